@@ -23,7 +23,7 @@ from nyala.replica.fs import (
     when_parent_ends,
 )
 from nyala.replica.rpc import ConnectionBound, RequestChecks, listen_on, new_server, pb_grpc
-from nyala.replica.transport import PeerNetwork, PeerServicer
+from nyala.replica.transport import PeerNetwork, PeerServicer, SenderCheck
 from nyala.replica.types import (
     Address,
     Corruption,
@@ -47,7 +47,7 @@ from .group.catalog_group import CatalogGroup
 from .group.file_check import CHECK_EVERY_S, FileChecker, damaged
 from .group.forming import form
 from .group.joining import Joining
-from .group.leaving import ASK_PERIOD_S, removed_by
+from .group.leaving import ASK_PERIOD_S, later_config
 from .group.startup_checks import check_config, check_peers, has_catalog, need_catalog, removed
 from .group.takeovers import Takeovers, takeovers_in_log
 from .heartbeats.tablet_servers import GrpcTabletServers
@@ -82,6 +82,11 @@ class MasterProcess:
         self._parts: list[Any] = []
         self._left: RaftConfig | None = None
         """The committed config that leaves this master out."""
+
+    @property
+    def _told(self) -> tuple[Address, ...]:
+        """The addresses of masters on the command line."""
+        return (*self.options.peers, *self.options.join)
 
     def fail(self, error: BaseException) -> None:
         """End the process: its disk, its catalog or its invariants are broken."""
@@ -119,11 +124,13 @@ class MasterProcess:
         incoming = PeerServicer(
             uuid,
             service.deliver,
-            lambda peer, at: network.learn(peer, (at,)),
+            SenderCheck(uuid, network, self._told).is_member,
             self.fail,
             check_caller=takeovers.check,
             knows=network.knows,
+            number_for=network.number_for,
         )
+        network.on_known = incoming.listener.end_unproven
         pb_grpc.add_MasterServiceServicer_to_server(service, self._server)
         pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)
         copies = CatalogCopies(disk, uuid, self.clock, incoming.grant_ticket, lambda: service.state.group, self.fail)
@@ -204,7 +211,7 @@ class MasterProcess:
             asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
             asyncio.create_task(self._belong(disk, checker, state), name="belong"),
             asyncio.create_task(self._check_files(checker), name="file check"),
-            asyncio.create_task(self._notice_removal(checker, state), name="removal"),
+            asyncio.create_task(self._notice_removal(checker, state, network), name="removal"),
             asyncio.create_task(self._announce(state), name="announce"),
             asyncio.create_task(self._reconcile(reconciler), name="reconciler"),
             asyncio.create_task(copies.expire_forever(), name="copy sessions"),
@@ -288,11 +295,16 @@ class MasterProcess:
                 checker.instance = await asyncio.to_thread(raise_feature_level, disk, checker.instance, level)
             await asyncio.sleep(BELONG_PERIOD_S)
 
-    async def _notice_removal(self, checker: FileChecker, state: MasterState) -> None:
+    async def _notice_removal(self, checker: FileChecker, state: MasterState, network: PeerNetwork) -> None:
         while True:
             await asyncio.sleep(ASK_PERIOD_S)
             # The directory's cluster, because a master that just started may not have applied the record of it.
-            self._left = await removed_by(state.group, state.uuid, checker.instance.cluster_id)
+            told, cluster_id = self._told, checker.instance.cluster_id
+            later, removes = await later_config(state.group, state.uuid, cluster_id, told)
+            if later is not None and not removes:
+                for member in later.members:
+                    network.learn_listed(member.uuid, member.addresses)
+            self._left = later if removes else None
             if self._left is not None:
                 _log.error("P %s ends: %s", state.uuid, removed(state.uuid, self._left))
                 self.stopping.set()

@@ -276,6 +276,17 @@ def _contradicts_vote_reply(hard: PersistentState, m: VoteReply) -> str:
     return ""
 
 
+def needs_proof(m: Message) -> bool:
+    """Whether only a proven member may send `m` to a running replica. By the message alone.
+
+    Without these messages no entry, commit index or clock changes: a leader's appends and its order to campaign,
+    acknowledgements, and granted votes. What is left asks for a vote, denies one, or says that there is no log.
+    """
+    if isinstance(m, AppendReply):
+        return m.code is Code.OK
+    return m.granted if isinstance(m, VoteReply) else isinstance(m, AppendEntries | TimeoutNow)
+
+
 def is_stranger(hard: PersistentState, m: Message) -> bool:
     """Whether an answer comes from a server that no config of this replica names: it is ignored, its term too.
 

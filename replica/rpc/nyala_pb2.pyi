@@ -195,16 +195,18 @@ class PeerBatch(_message.Message):
     def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[RaftMessage, _Mapping]]] = ..., process: _Optional[int] = ..., takeover: _Optional[int] = ...) -> None: ...
 
 class OpenLinkRequest(_message.Message):
-    __slots__ = ("from_uuid", "dest_uuid", "from_address", "takeover")
+    __slots__ = ("from_uuid", "dest_uuid", "from_address", "takeover", "process")
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     TAKEOVER_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     from_uuid: str
     dest_uuid: str
     from_address: Address
     takeover: int
-    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., takeover: _Optional[int] = ...) -> None: ...
+    process: int
+    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., takeover: _Optional[int] = ..., process: _Optional[int] = ...) -> None: ...
 
 class OpenLinkReply(_message.Message):
     __slots__ = ("error", "port", "ticket")
@@ -1126,12 +1128,14 @@ class Joining(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
 
 class ProcessRequest(_message.Message):
-    __slots__ = ("dest_uuid", "process")
+    __slots__ = ("dest_uuid", "process", "from_uuid")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    FROM_UUID_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     process: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., process: _Optional[int] = ...) -> None: ...
+    from_uuid: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., process: _Optional[int] = ..., from_uuid: _Optional[str] = ...) -> None: ...
 
 class ProcessReply(_message.Message):
     __slots__ = ("error", "same")

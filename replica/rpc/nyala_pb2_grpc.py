@@ -39,6 +39,11 @@ class PeerServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkReply.FromString,
                 _registered_method=True)
+        self.IsProcess = channel.unary_unary(
+                '/nyala.v1.PeerService/IsProcess',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.FromString,
+                _registered_method=True)
 
 
 class PeerServiceServicer:
@@ -52,6 +57,13 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def IsProcess(self, request, context):
+        """Whether the process that answers opens its links to `from_uuid` with the number `process`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -59,6 +71,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.OpenLink,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkReply.SerializeToString,
+            ),
+            'IsProcess': grpc.unary_unary_rpc_method_handler(
+                    servicer.IsProcess,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -88,6 +105,33 @@ class PeerService:
             '/nyala.v1.PeerService/OpenLink',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IsProcess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.PeerService/IsProcess',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,7 +24,7 @@ from nyala.replica.fs import (
 )
 from nyala.replica.rpc import ConnectionBound, RequestChecks, listen_on, new_server, pb_grpc
 from nyala.replica.tablet_copy.wire import RemoteCopySource
-from nyala.replica.transport import PeerNetwork, PeerServicer
+from nyala.replica.transport import PeerNetwork, PeerServicer, SenderCheck
 from nyala.replica.types import (
     Address,
     Corruption,
@@ -141,12 +141,15 @@ class TabletServer:
         peers = PeerServicer(
             uuid,
             manager.deliver,
-            on_peer=lambda peer, where: network.learn(peer, (where,)),
+            SenderCheck(uuid, network).is_member,
             on_fatal=self._fatal,
             on_heard=manager.ticker.liveness.heard,
             microtasks=post.microtasks,
             knows=network.knows,
+            number_for=network.number_for,
+            is_absent=manager.is_absent,
         )
+        network.on_known = peers.listener.end_unproven
         gil = GilWatch()
         process = secrets.randbits(63) | 1  # peers are told another one: who knows it can report in this server's name
         service = TabletServicer(
@@ -175,7 +178,7 @@ class TabletServer:
             resources=maintenance.resources,
             process=process,
             identity=self._identity,
-            lost=network.lost,
+            lost=lambda: sorted({*network.lost(), *peers.seeking()}),
             found=network.learn_listed,
         )
         connections = ConnectionBound(port)

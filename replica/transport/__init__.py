@@ -9,4 +9,5 @@ from .microtasks import MicrotaskQueue
 from .network import PeerNetwork
 from .options import PeerOptions
 from .peer import PeerStatus
+from .sender_check import SenderCheck
 from .servicer import PeerServicer

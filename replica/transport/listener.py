@@ -39,26 +39,28 @@ class _Ticket(NamedTuple):
     use: str | ConnectionHandler
     until_s: float
     host: str
+    proven: bool
 
 
 class Listener:
     """Accepts links, and connections for other uses, on a port of its own.
 
     Invariants: the first frame of a connection must be a recent, unused ticket. Then the connection is a link of the
-    server that requested the ticket, or goes to the handler of the ticket. A server's new link ends its old one.
+    server that requested the ticket, or goes to the handler of the ticket. A member's new link ends its old one; a link
+    whose sender is not proven ends no other link, and ends itself within a second if its sender is known by then.
     Bounded: tickets and connections without a ticket, in number and in time; links, in number and in bytes, with a
-    quota of their own for servers that `knows` knows. Concurrency: the loop's thread.
+    quota of their own for proven senders. Concurrency: the loop's thread.
     """
 
     def __init__(
         self,
-        on_batch: Callable[[str, bytes], bool],
+        on_batch: Callable[[str, bytes, bool], bool],
         microtasks: MicrotaskQueue,
         options: PeerOptions | None = None,
         knows: Callable[[str], bool] = lambda uuid: True,
     ) -> None:
-        """`on_batch(sender uuid, frame)`: False ends the link. Must not raise. `knows(uuid)`: whether some config here,
-        or the masters, name that server."""
+        """`on_batch(sender uuid, frame, proven)`: False ends the link. Must not raise. `proven`: whether the sender is
+        the member that it names. `knows(uuid)`: whether some config here, or the masters, name that server."""
         self._on_batch = on_batch
         self.microtasks = microtasks
         self.arrivals = Arrivals()
@@ -77,6 +79,9 @@ class Listener:
         self.servers = ConnectionQuota(SERVERS, now_s)
         self.strangers = ConnectionQuota(STRANGERS, now_s)
         self._links: dict[str, _Incoming] = {}
+        """The links of members."""
+        self._unknown: dict[_Incoming, str] = {}
+        """The links of other senders, with the uuid that each names."""
         self._looking: asyncio.TimerHandle | None = None
         self.port = 0
         """The port; 0 before `start`."""
@@ -87,15 +92,15 @@ class Listener:
         self.port = self._server.sockets[0].getsockname()[1]
         self._look_later()
 
-    def ticket(self, use: str | ConnectionHandler, host: str) -> bytes:
+    def ticket(self, use: str | ConnectionHandler, host: str, *, proven: bool = True) -> bytes:
         """A ticket for one link of the server `use`, or for one connection that is passed to `use`; requested by
-        `host`.
+        `host`. `proven`: whether that server requested it.
 
         Bytes sent right after a ticket of the latter kind are lost, so its holder waits for a first frame. If there are
         too many tickets, the oldest one of the host that has most of them becomes invalid.
         """
         made, now_s = secrets.token_bytes(TICKET_BYTES), self._now_s()
-        self._tickets[made] = _Ticket(use, now_s + self._options.connect_timeout_ms / 1000, host)
+        self._tickets[made] = _Ticket(use, now_s + self._options.connect_timeout_ms / 1000, host, proven)
         self._of_hosts.setdefault(host, {})[made] = None
         while next(iter(self._tickets.values())).until_s <= now_s:
             self._take_back(next(iter(self._tickets)))
@@ -120,7 +125,7 @@ class Listener:
             self._looking.cancel()
         if self._server is not None:
             self._server.close()
-        for incoming in (*self._unproven_until, *self._links.values()):
+        for incoming in (*self._unproven_until, *self._links.values(), *self._unknown):
             incoming.abort()
         if self._server is not None:
             await self._server.wait_closed()
@@ -144,7 +149,19 @@ class Listener:
             incoming.fail(ConnectionError("it showed no ticket in time"))
         for quota in (self.servers, self.strangers):
             quota.end_overdue()
+        for uuid in {uuid for uuid in self._unknown.values() if self._knows(uuid)}:
+            self.end_unproven(uuid)  # its sender connects again, and is asked for
         self._look_later()
+
+    def end_unproven(self, uuid: str) -> None:
+        """End the links that name that server and are not proven to be its links."""
+        for incoming in [i for i, named in self._unknown.items() if named == uuid]:
+            incoming.abort()
+
+    @property
+    def unproven_senders(self) -> set[str]:
+        """The uuids that the open links name whose senders are not proven."""
+        return set(self._unknown.values())
 
     # ------------------------------------------------------------------------------------ called by the connections
 
@@ -165,20 +182,24 @@ class Listener:
         self.unproven.remove(incoming)
         incoming.quota = None
         if isinstance(use, str):
-            incoming.quota = self.servers if self._knows(use) else self.strangers
-            before, self._links[use] = self._links.get(use), incoming
-            if before is not None:
-                before.abort()
+            incoming.proven, incoming.quota = found.proven, self.servers if found.proven else self.strangers
+            if found.proven:
+                before, self._links[use] = self._links.get(use), incoming
+                if before is not None:
+                    before.abort()
+            else:
+                self._unknown[incoming] = use
             incoming.quota.add(incoming, incoming.address)
         return use
 
-    def take(self, sender: str, body: bytes) -> bool:
+    def take(self, sender: str, body: bytes, proven: bool) -> bool:
         """Handle one batch; returns whether the link goes on."""
-        return self._on_batch(sender, body)
+        return self._on_batch(sender, body, proven)
 
     def gone(self, incoming: _Incoming) -> None:
         """Note that a connection has ended."""
         self._unproven_until.pop(incoming, None)
+        self._unknown.pop(incoming, None)
         if incoming.sender is not None and self._links.get(incoming.sender) is incoming:
             del self._links[incoming.sender]
 
@@ -194,6 +215,7 @@ class _Incoming(FrameReader):
         super().__init__(TICKET_BYTES, listener.microtasks, listener.arrivals)
         self._listener = listener
         self.sender: str | None = None
+        self.proven = False
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -218,7 +240,7 @@ class _Incoming(FrameReader):
     def on_frame(self, body: bytes) -> None:
         """Handle the ticket, and then batches."""
         if self.sender is not None:
-            if not self._listener.take(self.sender, body):
+            if not self._listener.take(self.sender, body, self.proven):
                 self.abort()
             return
         use = self._listener.prove(self, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 
 from nyala.replica.raft import Message
 from nyala.replica.types import Address, Member, Post, RaftConfig, limits
@@ -43,6 +44,7 @@ class PeerNetwork:
         self._options = options or PeerOptions()
         self._peers: dict[str, Peer] = {}
         self._given: dict[str, tuple[Address, ...]] = {}
+        self._hinted: dict[str, tuple[Address, ...]] = {}
         self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
         self._unknown: dict[str, None] = {}
@@ -51,6 +53,9 @@ class PeerNetwork:
         self._closed = False
         self._process = secrets.randbits(63) | 1
         """The number of this process, in every batch: another process of the server has another one."""
+        self._secret = secrets.token_bytes(16)
+        self.on_known: Callable[[str], None] = lambda uuid: None
+        """Called when another address is known at which a server may be asked for."""
 
     def send(self, messages: Sequence[tuple[str, Message]]) -> None:
         """Queue (tablet id, message) pairs by their `to_uuid`.
@@ -75,12 +80,25 @@ class PeerNetwork:
             (self._peers.get(uuid) or self._open(uuid)).pulse()
 
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
-        """Note the address that the server `uuid` gives. If it changes, the link ends and connects there at once."""
+        """Note the address that the server `uuid` gave and where its process answered. If it changes, the link ends and
+        connects there at once."""
         self._note(self._given, uuid, addresses)
-        if len(self._given) > limits.PEERS_UNKNOWN_MAX:
-            unknown = [other for other in self._given if not self.knows(other)]
-            for other in unknown[: max(0, len(unknown) - limits.PEERS_UNKNOWN_MAX)]:
-                del self._given[other]
+
+    def hint(self, uuid: str, address: Address) -> None:
+        """Note the address of an unknown server as the caller gives it, for answers; no known address comes after it.
+        A bounded number is kept."""
+        self._note(self._hinted, uuid, (address,))
+        while len(self._hinted) > limits.PEERS_UNKNOWN_MAX:
+            del self._hinted[next(iter(self._hinted))]
+
+    def number_for(self, uuid: str) -> int:
+        """The number of this process in its requests for links to that server; 0 to a server that is not known here.
+
+        Each receiver gets another number, so none can use its own to open a link to a third one in our name.
+        """
+        if not self.knows(uuid):
+            return 0  # the address may be anybody's
+        return int.from_bytes(blake2b(uuid.encode(), key=self._secret, digest_size=8).digest()) | 1
 
     def knows(self, uuid: str) -> bool:
         """Whether a config here, or the masters, name that server."""
@@ -89,6 +107,10 @@ class PeerNetwork:
     def learn_listed(self, uuid: str, addresses: Sequence[Address]) -> None:
         """Note the address of `uuid` that the masters give: tried after its own, and before those in configs."""
         self._note(self._listed, uuid, addresses)
+
+    def trusted(self, uuid: str) -> tuple[Address, ...]:
+        """The addresses of `uuid` that the masters or configs give. Its own word for one is not among them."""
+        return tuple(dict.fromkeys((*self._listed.get(uuid, ()), *self._configured.get(uuid, ()))))
 
     def lost(self) -> list[str]:
         """The sorted uuids of servers to which there is no link, because the last attempt failed or no address is
@@ -109,17 +131,24 @@ class PeerNetwork:
     def addresses(self, uuid: str) -> tuple[Address, ...]:
         """The known addresses of `uuid`, in the order in which they are tried."""
         maps = (self._given, self._listed, self._configured)
-        return tuple(dict.fromkeys(address for known in maps for address in known.get(uuid, ())))
+        found = tuple(dict.fromkeys(address for known in maps for address in known.get(uuid, ())))
+        return found or self._hinted.get(uuid, ())
 
     def _note(self, known: dict[str, tuple[Address, ...]], uuid: str, addresses: Sequence[Address]) -> None:
         if not addresses or uuid == self._uuid:
             return
-        before = self.addresses(uuid)
+        before, trusted = self.addresses(uuid), self.trusted(uuid)
+        known.pop(uuid, None)
         known[uuid] = tuple(addresses)
         after = self.addresses(uuid)
         peer = self._peers.get(uuid)
         if peer is not None and before != after:
             peer.move(after)
+        if self.trusted(uuid) != trusted:
+            if not trusted:
+                self._hinted.pop(uuid, None)
+                self.relink(uuid)  # with a number
+            self.on_known(uuid)
 
     def status(self) -> list[PeerStatus]:
         """The status of each link, sorted by uuid."""
@@ -149,6 +178,7 @@ class PeerNetwork:
             self._process,
             self._soon,
             self._takeover,
+            self.number_for,
         )
         self._peers[uuid] = peer
         if not self.knows(uuid):

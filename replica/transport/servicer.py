@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from google.protobuf.message import DecodeError
 
-from nyala.replica.raft import Message
+from nyala.replica.raft import Message, needs_proof
 from nyala.replica.rpc import (
     Context,
     address_from_pb,
@@ -34,35 +34,44 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
     """The server's side of `PeerService`; register it with `pb_grpc.add_PeerServiceServicer_to_server`.
 
     Invariants: a link is opened for a caller that names this server; a batch that names another server ends it, before
-    any of its messages is delivered; a message that names other servers than its link is refused. Concurrency: the
-    loop's thread; `deliver` is called there, in order per sender, all messages of a batch in one iteration of the loop.
+    any of its messages is delivered; a message that names other servers than its link is refused; on a link whose
+    sender is not proven, no message reaches a running replica that only a member may send. Concurrency: the loop's
+    thread; `deliver` is called there, in order per sender, all messages of a batch in one iteration of the loop.
     """
 
     def __init__(
         self,
         local_uuid: str,
         deliver: Callable[[str, Message], str | None],
-        on_peer: Callable[[str, Address], None] = lambda uuid, address: None,
+        is_member: Callable[[str, int, Address | None, str], Awaitable[bool]],
         on_fatal: Callable[[BaseException], None] = lambda error: None,
         options: PeerOptions | None = None,
         on_heard: Callable[[str, int], None] = lambda uuid, process: None,
         microtasks: MicrotaskQueue | None = None,
         check_caller: Callable[[str, int], None] = lambda uuid, takeover: None,
         knows: Callable[[str], bool] = lambda uuid: True,
+        number_for: Callable[[str], int] = lambda uuid: 0,
+        is_absent: Callable[[str], bool] = lambda tablet_id: False,
     ) -> None:
         """`deliver(tablet_id, message)`: returns why it refused the message, as one that no honest peer sends; empty or
-        None if it accepted it. `on_peer(uuid, address)`: called once a link with the address that the sender gives.
+        None if it accepted it. `is_member(uuid, number, address, host)`: whether the sender of a request for a link is
+        the member that it names (`SenderCheck.is_member`). `number_for(uuid)`: as `PeerNetwork.number_for`.
+        `is_absent(tablet_id)`: whether no replica of it runs here, so that every message for it is only answered.
 
-        `on_heard(uuid, process)`: called for each batch, even an empty one, before its messages are delivered.
+        `on_heard(uuid, process)`: called for each batch of a member, even an empty one, before its messages are
+        delivered.
         `on_fatal` gets any exception of `deliver`, which must not raise; the loop would only log it. `microtasks`: the
         queue of the code that answers, so that all answers to a batch leave before the next is read.
         `check_caller(uuid, takeover)`: raises Refused if messages of that sender must be refused; called for each link
-        and batch. `knows(uuid)`: whether a config here or the masters name that server; such links have their own
-        quota.
+        and batch. `knows(uuid)`: whether a config here or the masters name that server.
         """
         self._uuid = local_uuid
         self._deliver = deliver
-        self._on_peer = on_peer
+        self._is_member = is_member
+        self._number_for = number_for
+        self._is_absent = is_absent
+        self.withheld: dict[str, None] = {}
+        """The latest senders that are not proven and of which a message was withheld."""
         self._on_fatal = on_fatal
         self._on_heard = on_heard
         self._check_caller = check_caller
@@ -109,12 +118,30 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
                 _log.warning("P %s refused a link of %s: %s", self._uuid, request.from_uuid, error)
             self._refused = str(error)
             return pb.OpenLinkReply(error=error_to_pb(error))
-        if request.from_address.port:
-            self._on_peer(request.from_uuid, address_from_pb(request.from_address))
-        ticket = self.listener.ticket(request.from_uuid, host_of_caller(context))
+        address = address_from_pb(request.from_address) if request.from_address.port else None
+        host = host_of_caller(context)
+        proven = await self._is_member(request.from_uuid, request.process, address, host)
+        ticket = self.listener.ticket(request.from_uuid, host, proven=proven)
         return pb.OpenLinkReply(port=self.listener.port, ticket=ticket)
 
-    def _take(self, sender: str, body: bytes) -> bool:
+    async def IsProcess(self, request: pb.ProcessRequest, context: Context) -> pb.ProcessReply:
+        """Return whether this process opens its links to the caller with that number; INVALID_NAME if the call names
+        another server."""
+        if request.dest_uuid != self._uuid:
+            refusal = Refused(
+                Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=self._uuid
+            )
+            return pb.ProcessReply(error=error_to_pb(refusal))
+        own = self._number_for(request.from_uuid)
+        return pb.ProcessReply(same=bool(own) and own == request.process)
+
+    def seeking(self) -> list[str]:
+        """The sorted uuids of servers whose open links are not proven, although a replica here needs what they send.
+        The masters may give their addresses."""
+        self.withheld = {u: None for u in self.withheld if u in self.listener.unproven_senders}
+        return sorted(self.withheld)
+
+    def _take(self, sender: str, body: bytes, proven: bool) -> bool:
         if why := too_many_parts(body):
             self.refusals.note(sender, "a batch", why)
             return False
@@ -132,17 +159,18 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         except Refused as error:
             _log.warning("P %s ended the link of %s: %s", self._uuid, sender, error)
             return False
-        self._on_heard(sender, batch.process)
+        if proven:
+            self._on_heard(sender, batch.process)
         if len(batch.messages) > limits.PEER_BATCH_MESSAGES_MAX:
             why = f"{len(batch.messages)} messages, more than {limits.PEER_BATCH_MESSAGES_MAX}"
             self.refusals.note(sender, "a batch", why)
             return False
         for wire in batch.messages:
-            if why := self._deliver_one(sender, wire):
+            if why := self._deliver_one(sender, wire, proven):
                 self.refusals.note(sender, f"{wire.WhichOneof('body')} for tablet {wire.tablet_id[:64]!r}", why)
         return True
 
-    def _deliver_one(self, sender: str, wire: pb.RaftMessage) -> str:
+    def _deliver_one(self, sender: str, wire: pb.RaftMessage, proven: bool) -> str:
         """The reason why one message was refused; empty if it was accepted."""
         if wire.from_uuid != sender or wire.to_uuid != self._uuid:
             return f"it goes from {wire.from_uuid[:64]!r} to {wire.to_uuid[:64]!r}"
@@ -151,6 +179,10 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             message = message_from_pb(wire)
         except (Refused, ValueError, InvariantViolation) as error:
             return str(error)
+        if not proven and needs_proof(message) and not self._is_absent(wire.tablet_id):
+            if len(self.withheld) < limits.PEERS_UNKNOWN_MAX:
+                self.withheld[sender] = None
+            return ""  # it comes again on a link that is proven
         try:
             return self._deliver(wire.tablet_id, message) or ""
         except Exception as error:  # noqa: BLE001 - no caller would see it

@@ -142,6 +142,10 @@ TICKET_BYTES_MAX = 64
 """Bounds the ticket of a connection, which its holder sends as the first frame; it has 16 bytes."""
 PEERS_UNKNOWN_MAX = 256
 """Bounds the unknown servers whose addresses this server remembers, and for which answers may wait."""
+LINK_CALLS_MAX = 128
+LINK_CALLS_PER_HOST_MAX = 32
+"""Bounds the requests for links whose sender this server is asking for at its address, in all and of one host. An
+answer takes some milliseconds, and a request above the bound gets a stranger's link, which ends after a second."""
 GRPC_CONNECTIONS_MAX = 2048
 """Bounds the gRPC connections of one server; a client process has one or two to each server. Further ones are closed at
 once."""
@@ -580,7 +584,8 @@ REQUESTS: dict[str, RequestBound] = {
     "CopyService.EndCopy": RequestBound(8 * _KIB, wait_s=30.0),
     "CopyService.ListCopies": RequestBound(1 * _KIB, reply_bytes=4 * _MIB),
     "CopyService.CancelCopy": RequestBound(1 * _KIB, wait_s=30.0, reply_bytes=128 * _KIB),
-    "PeerService.OpenLink": RequestBound(4 * _KIB),
+    "PeerService.OpenLink": RequestBound(4 * _KIB, wait_s=5.0),
+    "PeerService.IsProcess": RequestBound(1 * _KIB),
     "MasterService.TakeOver": RequestBound(1 * _KIB, wait_s=30.0),
     "MasterService.GetIdentity": RequestBound(1 * _KIB),
     "MasterService.Heartbeat": RequestBound(  # orders are added in the last step of the handler: to one reply at a time

@@ -15,6 +15,7 @@ from nyala.replica.rpc import address_to_pb, new_server, pb, pb_grpc
 from nyala.replica.transport import PeerNetwork, PeerServicer
 from nyala.replica.types import Address, Code, OpId, new_uuid
 from tests.harness.cluster import ServerProcess, wait_until
+from tests.harness.links import trusting
 from tests.harness.patience import patience_s
 
 WAIT_S = patience_s(30.0)
@@ -96,9 +97,8 @@ class Candidate:
         port = self._door.add_insecure_port("127.0.0.1:0")
         self.address = Address("127.0.0.1", port)
         self._network = PeerNetwork(self.uuid, self.address)
-        self._peers = PeerServicer(
-            self.uuid, self._deliver, lambda uuid, address: self._network.learn(uuid, (address,))
-        )
+        learn = trusting(lambda uuid, address: self._network.learn_listed(uuid, (address,)))
+        self._peers = PeerServicer(self.uuid, self._deliver, learn, number_for=self._network.number_for)
         pb_grpc.add_PeerServiceServicer_to_server(self._peers, self._door)  # type: ignore[no-untyped-call]
         await self._peers.listen("127.0.0.1")
         await self._door.start()

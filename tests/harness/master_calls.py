@@ -21,6 +21,7 @@ from nyala.replica.transport import PeerServicer
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import FixedClock
+from tests.harness.links import trusting
 from tests.harness.reachable import ReachableServers
 from tests.harness.request_table import State
 from tests.harness.server_pair import until
@@ -59,7 +60,7 @@ class MasterWorld:
         self.builds: dict[str, int] = {}
         """By uuid, the feature level of each other master that answers."""
         self.places: dict[str, Address] = {}
-        peers = PeerServicer(MASTER, self.service.deliver, self.places.__setitem__)
+        peers = PeerServicer(MASTER, self.service.deliver, trusting(self.places.__setitem__))
         self._services: dict[str, Any] = {"MasterService": self.service, "PeerService": peers}
         self.sequence = 0
         self.config_index = 1

@@ -15,6 +15,7 @@ from nyala.replica.tablet import superblock_path
 from nyala.replica.transport import PeerServicer
 from nyala.replica.types import Address, Entry, EntryKind, Member, OpId, RaftConfig, hybrid_from_us
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock
+from tests.harness.links import trusting
 from tests.harness.managers import new_manager
 
 ME, LEADER, THIRD = TARGET_UUID, "a" * 32, "c" * 32
@@ -84,7 +85,7 @@ class World:
         self.manager = manager
         self.sent = sent
         self.fatal: list[BaseException] = []
-        self.peers = PeerServicer(ME, manager.deliver, on_fatal=self.fatal.append)
+        self.peers = PeerServicer(ME, manager.deliver, trusting(), on_fatal=self.fatal.append)
 
     async def take(self, message: Message) -> list[Message]:
         """Deliver the message, and wait until all its effects have ended; returns what was sent meanwhile."""
@@ -92,12 +93,14 @@ class World:
         self.manager.deliver(TABLET, message)
         return await self._carried_out()
 
-    async def receive(self, sender: str, *messages: Any, **batch: Any) -> tuple[bool, list[Message]]:
+    async def receive(
+        self, sender: str, *messages: Any, proven: bool = True, **batch: Any
+    ) -> tuple[bool, list[Message]]:
         """Do the same for messages as the wire has them, in a batch of the link of `sender`; returns whether the link
         goes on too."""
         self.sent.clear()
         fields = {"from_uuid": sender, "dest_uuid": ME, "messages": messages} | batch
-        goes_on = self.peers._take(sender, pb.PeerBatch(**fields).SerializeToString())
+        goes_on = self.peers._take(sender, pb.PeerBatch(**fields).SerializeToString(), proven)
         return goes_on, await self._carried_out()
 
     async def _carried_out(self) -> list[Message]:

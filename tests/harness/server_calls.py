@@ -24,6 +24,7 @@ from nyala.replica.tablet import superblock_path
 from nyala.replica.transport import PeerServicer
 from nyala.replica.types import Address, DataState
 from tests.harness.copies import TABLET, TestClock
+from tests.harness.links import trusting
 from tests.harness.patience import patience_s
 from tests.harness.request_table import State
 from tests.harness.rows import batch, table_info, write_request
@@ -59,7 +60,7 @@ class _Calls:
             identity=identity_of(server.uuid),
             quiescing=self.quiescing,
         )
-        peers = PeerServicer(server.uuid, manager.deliver, self.places.__setitem__)
+        peers = PeerServicer(server.uuid, manager.deliver, trusting(self.places.__setitem__))
         self.services = {"TabletService": tablets, "CopyService": server.copies, "PeerService": peers}
 
     def close(self) -> None:

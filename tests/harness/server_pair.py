@@ -188,7 +188,7 @@ class PairedServer:
         self.maintenance = Maintenance(self.manager, MemoryGuard(1 << 40, lambda: 0))
         self.joins = WitnessDataJobs(self.manager, self.jobs, lambda member: next(iter(member.addresses), None))
         tickets = PeerOptions(connect_timeout_ms=int(1000 * TIMEOUT_S))
-        self.links = Listener(lambda sender, batch: False, post.microtasks, tickets)
+        self.links = Listener(lambda *batch: False, post.microtasks, tickets)
         self.copies = _TracedCopies(self)
         pb_grpc.add_CopyServiceServicer_to_server(self.copies, self.listener)  # type: ignore[no-untyped-call]
 

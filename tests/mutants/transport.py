@@ -150,8 +150,8 @@ MUTANTS = (
         test="tests/unit/transport/test_transport_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
         file="replica/transport/listener.py",
         function="Listener.prove",
-        before="incoming.quota = self.servers if self._knows(use) else self.strangers",
-        after="incoming.quota = self.servers",
+        before="incoming.proven, incoming.quota = found.proven, self.servers if found.proven else self.strangers",
+        after="incoming.proven, incoming.quota = found.proven, self.servers",
     ),
     Mutant(
         name="listed addresses are not tried",
@@ -259,11 +259,11 @@ MUTANTS = (
         file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="""
-            if why := self._deliver_one(sender, wire):
+            if why := self._deliver_one(sender, wire, proven):
         """,
         after="""
             wire.tablet_id = batch.messages[0].tablet_id
-            if why := self._deliver_one(sender, wire):
+            if why := self._deliver_one(sender, wire, proven):
         """,
     ),
     Mutant(

@@ -16,6 +16,7 @@ from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 from nyala.replica.transport import PeerNetwork, PeerServicer
 from nyala.replica.types import Address, OpId, new_uuid
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.links import trusting
 from tests.harness.one_tablet import create, leaders_by_term, wait_equal, write
 from tests.harness.steady_cluster import steady_cluster
 from tests.harness.told import tell
@@ -101,7 +102,7 @@ class Rogue:
     async def _ask(self) -> None:
         uuid = new_uuid()
         server = grpc.aio.server(options=list(SERVER_OPTIONS))
-        servicer = PeerServicer(uuid, self._hear)
+        servicer = PeerServicer(uuid, self._hear, trusting())
         pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
         port = server.add_insecure_port("127.0.0.1:0")
         await servicer.listen("127.0.0.1")

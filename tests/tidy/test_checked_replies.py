@@ -20,6 +20,7 @@ STUBS: dict[str, tuple[str, ...]] = {
     "server/copies/copy_jobs.py CopyRequester._ask": (CHECKED,),
     "tablet_copy/wire/remote_source.py RemoteCopySource.__init__": ("each call of the class calls check_reply",),
     "transport/link.py open_link": (CHECKED,),
+    "transport/sender_check.py ask": (CHECKED,),
 }
 """Each function that makes a stub, with how it checks the replies; CHECKED: it calls `check_reply` itself."""
 

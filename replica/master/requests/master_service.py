@@ -188,7 +188,9 @@ class MasterService(pb_grpc.MasterServiceServicer):
             reply.finalized_level = finalized_level(state.catalog)
             reply.need_full_report = state.soft.heartbeat(beat, reports, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
-            reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(request.seeking))
+            # Only of members: a server takes messages of the servers whose addresses it gets here.
+            sought = [uuid for uuid in request.seeking if state.catalog.addresses_of(uuid)]
+            reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(sought))
             await state.descriptions.make_for(state.catalog, state.soft, request.server_uuid)
             await state.lead()  # the descriptions took time
             grace_us = state.options.abandoned_copy_grace_ms * 1000

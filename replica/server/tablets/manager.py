@@ -275,6 +275,11 @@ class TabletManager:
             return ""
         return answer_without_replica(self, hosted, tablet_id, message)
 
+    def is_absent(self, tablet_id: str) -> bool:
+        """Whether no replica of the tablet runs here, so that a message for it is at most answered."""
+        hosted = self.tablets.get(tablet_id)
+        return hosted is None or hosted.replica is None
+
     def owes_a_lease(self, hosted: HostedTablet) -> bool:
         """Whether the replica ran so recently that its leader may hold a lease because of its echo."""
         hold_s = self._raft_options.election_ticks_min * self.options.tick_ms / 1000

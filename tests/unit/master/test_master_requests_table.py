@@ -579,9 +579,20 @@ ROWS = [
         stale=[Stale("from nobody", lambda w: pb.OpenLinkRequest(dest_uuid=w.uuid), Code.INVALID_ARGUMENT)],
         late="where a sender listens is what it said last, and it says so with every link",
     ),
+    Row(
+        call="PeerService.IsProcess",
+        good=lambda w: pb.ProcessRequest(dest_uuid=w.uuid, from_uuid=SECOND_MASTER, process=1),
+        reads=True,
+        stale="a number is of one process",
+    ),
 ]
 """A text in the place of requests says why there can be none."""
-EVERY_MASTER_ANSWERS = {"MasterService.GetIdentity", "MasterService.Status", "PeerService.OpenLink"}
+EVERY_MASTER_ANSWERS = {
+    "MasterService.GetIdentity",
+    "MasterService.Status",
+    "PeerService.OpenLink",
+    "PeerService.IsProcess",
+}
 
 
 def run(scenario: Callable[[MasterWorld], Awaitable[None]], *, alone: bool = True) -> None:

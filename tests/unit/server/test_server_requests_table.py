@@ -466,6 +466,7 @@ ROWS = [
         stale=[Stale("from nobody", ask(pb.OpenLinkRequest), Code.INVALID_ARGUMENT)],
         late="where a sender listens is what it said last, and it says so with every link",
     ),
+    reading("PeerService.IsProcess", ask(pb.ProcessRequest, process=1, from_uuid=NOBODY)),
 ]
 
 

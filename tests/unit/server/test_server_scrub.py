@@ -47,6 +47,7 @@ from nyala.replica.types import (
 from nyala.replica.wal import SegmentInfo
 from nyala.replica.wal.verify import STEP_BYTES
 from tests.harness.copies import TABLET, TARGET_UUID, TestClock, superblock
+from tests.harness.links import trusting
 from tests.harness.managers import new_manager
 from tests.harness.patience import patience_s
 from tests.harness.rot import flip
@@ -451,7 +452,7 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
         validate = ThreadPoolExecutor(1)
         writes = Writes(memory, validate, lambda time: None, lambda: None)
         gil = GilWatch()
-        jobs, peers = CopyJobs(manager, RemoteCopySource), PeerServicer(manager.uuid, manager.deliver)
+        jobs, peers = CopyJobs(manager, RemoteCopySource), PeerServicer(manager.uuid, manager.deliver, trusting())
         beats: Any = SimpleNamespace(replies_refused=0)
         checks = RequestChecks()
         parts = (manager, memory, writes, maintenance, jobs, gil, server.scrub, peers)

@@ -140,7 +140,7 @@ def in_loop(scenario: Callable[[], Awaitable[None]]) -> None:
 
 def listener(**fields: Any) -> Listener:
     turn = MicrotaskQueue(asyncio.get_running_loop(), _raised)
-    return Listener(lambda sender, body: True, turn, PeerOptions(connect_timeout_ms=60_000), **fields)
+    return Listener(lambda *batch: True, turn, PeerOptions(connect_timeout_ms=60_000), **fields)
 
 
 def test_host_that_asks_for_too_many_tickets_loses_its_own() -> None:
@@ -251,7 +251,7 @@ def test_flood_of_silent_connections_keeps_no_server_out() -> None:
         turn = MicrotaskQueue(asyncio.get_running_loop(), _raised)
         known = {"a", "b"}
         links = Listener(
-            lambda sender, body: heard.append(sender) or True,  # type: ignore[func-returns-value]
+            lambda sender, body, proven: heard.append(sender) or True,  # type: ignore[func-returns-value]
             turn,
             PeerOptions(connect_timeout_ms=60_000),
             knows=known.__contains__,
@@ -261,7 +261,7 @@ def test_flood_of_silent_connections_keeps_no_server_out() -> None:
 
         async def open_link(uuid: str) -> asyncio.StreamWriter:
             _, writer = await asyncio.open_connection("127.0.0.1", links.port)
-            writer.write(frame(links.ticket(uuid, "h")))
+            writer.write(frame(links.ticket(uuid, "h", proven=uuid in known)))
             writers.append(writer)
             return writer
 
@@ -295,7 +295,7 @@ def test_connection_that_shows_no_ticket_in_time_ends() -> None:
 
     async def scenario() -> None:
         turn = MicrotaskQueue(asyncio.get_running_loop(), _raised)
-        links = Listener(lambda sender, body: True, turn, PeerOptions(connect_timeout_ms=50))
+        links = Listener(lambda *batch: True, turn, PeerOptions(connect_timeout_ms=50))
         await links.start("127.0.0.1")
         silent, _a = await asyncio.open_connection("127.0.0.1", links.port)
         half, writer = await asyncio.open_connection("127.0.0.1", links.port)
@@ -322,11 +322,12 @@ def test_made_up_servers_leave_bounded_addresses_and_links() -> None:
         network.learn_config(RaftConfig(OpId(0, 0), (member,)))
         for number in range(3000):
             uuid = f"{number:032x}" if number else member.uuid
-            network.learn(uuid, [Address("127.0.0.1", 3)])
+            network.hint(uuid, Address("127.0.0.1", 3))
             network.send([("t", AppendReply(to_uuid=uuid, from_uuid="me", term=1))])
-        assert len(network._given) <= limits.PEERS_UNKNOWN_MAX + 1
+        assert len(network._hinted) <= limits.PEERS_UNKNOWN_MAX
         assert len(network.status()) <= limits.PEERS_UNKNOWN_MAX + 1
-        assert network.addresses(member.uuid)[0].port == 3 and member.uuid in [s.uuid for s in network.status()]
+        assert [a.port for a in network.addresses(member.uuid)] == [2]
+        assert member.uuid in [s.uuid for s in network.status()]
         await network.close()
 
     in_loop(scenario)

@@ -323,11 +323,11 @@ def test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing() -> None
         for forged in ({"from_uuid": THIRD}, {"dest_uuid": THIRD}, {"dest_uuid": ""}):
             assert await world.receive(LEADER, good, **forged) == (False, [])
         assert await world.receive(LEADER, good, *many) == (False, [])
-        assert not world.peers._take(LEADER, b"\xff" * 40)
-        assert not world.peers._take(LEADER, b"\x22\x00" * (1 << 20))  # a million messages of two bytes, unparsed
+        assert not world.peers._take(LEADER, b"\xff" * 40, True)
+        assert not world.peers._take(LEADER, b"\x22\x00" * (1 << 20), True)  # a million messages of two bytes, unparsed
         entries = pb.RaftMessage(append_entries=pb.AppendEntries(entries=[pb.Entry()] * (1 << 20)))
         assert await world.receive(LEADER, entries) == (False, [])
-        assert not world.peers._take(LEADER, b"\x22" * (2 << 20))
+        assert not world.peers._take(LEADER, b"\x22" * (2 << 20), True)
         assert (world.state(), world.memory()) == before
         assert world.peers.refusals.count == 4, "all but what is no batch at all, or names others"
         goes_on, said = await world.receive(LEADER, good)
@@ -386,9 +386,8 @@ def test_term_of_a_later_generation_is_refused_at_a_tombstone_too() -> None:
         world.sent.clear()
         for term in (FAR, next_generation(3) + FAR, 2**62):
             request = message_to_pb(TABLET, candidate(THIRD, term, (3, 2)))
-            assert world.peers._take(
-                THIRD, pb.PeerBatch(from_uuid=THIRD, dest_uuid=ME, messages=[request]).SerializeToString()
-            )
+            batch = pb.PeerBatch(from_uuid=THIRD, dest_uuid=ME, messages=[request])
+            assert world.peers._take(THIRD, batch.SerializeToString(), True)
         assert world.peers.refusals.count == 3 and hosted.term == before and world.sent == []
 
     with_replica(FOLLOWS, scenario)

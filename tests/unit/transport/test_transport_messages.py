@@ -20,6 +20,7 @@ from nyala.replica.rpc import SERVER_OPTIONS, fill_message, frame, frame_parts, 
 from nyala.replica.transport import Listener, MicrotaskQueue, PeerNetwork, PeerOptions, PeerServicer, PeerStatus
 from nyala.replica.transport.frame_reader import BUFFER_BYTES, Arrivals, FrameReader
 from nyala.replica.types import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, Refused, limits
+from tests.harness.links import trusting
 from tests.harness.patience import patience_s
 
 HERE = Address("127.0.0.1", 1)
@@ -61,7 +62,7 @@ async def serving(
     servicer = PeerServicer(
         uuid,
         inbox.deliver,
-        lambda peer, address: inbox.peers.append((peer, address)),
+        trusting(lambda peer, address: inbox.peers.append((peer, address))),
         options=QUICK,
         on_heard=inbox.hear,
         check_caller=check_caller,
@@ -467,7 +468,7 @@ def test_links_are_opened_over_ipv6_and_to_a_wildcard_of_both(listen: str) -> No
     async def body() -> None:
         inbox = Inbox()
         server = grpc.aio.server(options=list(SERVER_OPTIONS))
-        servicer = PeerServicer("b", inbox.deliver)
+        servicer = PeerServicer("b", inbox.deliver, trusting())
         pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
         port = server.add_insecure_port(f"[{listen}]:0")
         await servicer.listen(f"[{listen}]")
@@ -511,7 +512,7 @@ def test_small_answers_on_a_connection_do_not_wait_for_one_another() -> None:
 
     async def body() -> None:
         loop = asyncio.get_running_loop()
-        listener = Listener(lambda sender, frame: True, MicrotaskQueue(loop, lambda error: None))
+        listener = Listener(lambda *batch: True, MicrotaskQueue(loop, lambda error: None))
         await listener.start("127.0.0.1")
         taken: asyncio.Future[socket.socket] = loop.create_future()
         _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
