@@ -29,8 +29,8 @@ MUTANTS = (
         """,
         after="",
         on_disk=True,
-
-
+    ),
+    Mutant(
         name="rows of scans are no load",
         test="tests/unit/server/test_server_row_rate.py::test_status_of_a_replica_has_its_rates",
         file="replica/server/requests/scans.py",

@@ -243,7 +243,9 @@ def test_reports_are_metrics() -> None:
 
     async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
         def told(*names: str) -> list[float]:
-            families = {f.name: f for f in Metrics(world.master, CallsInFlight(), CollectionPauses()).collect()}
+            with closing(RequestChecks()) as checks:
+                metrics = Metrics(world.master, checks, ConnectionBound(1), CollectionPauses())
+                families = {f.name: f for f in metrics.collect()}
             return [families[f"nyala_master_{name}"].samples[0].value for name in names]
 
         age, master = "report_age_seconds_max", world.master
