@@ -758,4 +758,25 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if batch.num_rows < most:",
         reason="It saves a count of the rows, which are not above the bound then.",
     ),
+    Equivalent(
+        file="replica/tablet/look_up.py",
+        function="LookUp.__init__",
+        before="if store is None or not store.rows or not len(rows):",
+        after="if store is None or not len(rows):",
+        reason="It saves a search of a store without rows, which finds nothing.",
+    ),
+    Equivalent(
+        file="replica/tablet/look_up.py",
+        function="LookUp.__init__",
+        before="if store is None or not store.rows or not len(rows):",
+        after="if store is None or not store.rows:",
+        reason="It saves a search for no keys.",
+    ),
+    Equivalent(
+        file="replica/tablet/look_up.py",
+        function="LookUp.__init__",
+        before="if live.any():",
+        after="if True:",
+        reason="No rows lie in no place.",
+    ),
 )

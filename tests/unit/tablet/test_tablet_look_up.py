@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from nyala.replica.fs import RealDisk
-from nyala.replica.rows import RowOp, TableSchema, encode_batch
-from nyala.replica.tablet import Tablet
+from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema, encode_batch
+from nyala.replica.tablet import Tablet, page_crcs
 from nyala.replica.tablet import block as block_module
-from nyala.replica.tablet.look_up import LookUp, keys_of
+from nyala.replica.tablet.look_up import LookUp, Rows, keys_of
 from nyala.replica.tablet.memstore import MemStore
+from nyala.replica.tablet.scan import View
 from nyala.replica.types import Code, Corruption, Refused, limits
 from tests.harness.seeds import few_then_deep
 from tests.harness.tablet_twin import (
@@ -24,6 +26,7 @@ from tests.harness.tablet_twin import (
     STRING_SCHEMA,
     Twin,
     colliding_key,
+    schema_entry,
     superblock,
     write_entry,
 )
@@ -192,6 +195,106 @@ def test_rows_beyond_the_bound_are_for_the_next_read(tmp_path: Path) -> None:
         answers.append(rows.batch.column(1).to_pylist())
         at += rows.answered
     assert answers == [[0], [1], [2, 3], [4], [5, 6], [7]]
+
+
+def looked(
+    tablet: Tablet,
+    keys: list[int],
+    names: tuple[str, ...] = ("r",),
+    *,
+    at: int | None = None,
+    most: int = 1 << 20,
+    view: Callable[[View], View] = lambda view: view,
+) -> tuple[int, Rows]:
+    """How often a look-up asks whether to stop, and what it finds. `view`: the history that it reads."""
+    contents, looks = tablet._contents, list[None]()
+    with contents.lock:
+        time = contents.time if at is None else at
+        asked, flushed = keys_of([pa.array(keys, pa.int64())]), contents.superblock.flush_time
+        look_up = LookUp(contents.stores, contents.schema, time, asked, flushed)
+    columns = [contents.schema.column(name) for name in names]
+    rows = look_up.rows(columns, most, lambda: view(tablet._view(time)[0]), lambda: looks.append(None))
+    return len(looks), rows
+
+
+def test_row_by_key_counts_as_the_bytes_of_its_columns(tmp_path: Path) -> None:
+    """RD-02. Goal: a page of rows may have all the bytes that are allowed, and no more. Method: two rows of a block;
+    columns of each width, a text, and one that came later; the least bytes for which both are in one page."""
+    tablet = tablet_of(tmp_path, INT_SCHEMA)
+    rows = [{"op": 1, "offset": k, "k": k, "v": 7, "r": 1, "s": "abc"} for k in range(2)]
+    tablet.apply([write_entry(1, INT_SCHEMA, ["k", "v", "r", "s"], rows)])
+    tablet.flush()
+    later = (
+        Column(id=5, name="flag", type=ColumnType.BOOL),
+        Column(id=6, name="note", type=ColumnType.STRING, nullable=False, default="noted"),
+        Column(id=7, name="price", type=ColumnType.DECIMAL, precision=38, scale=2),
+    )
+    tablet.apply([schema_entry(2, TableSchema(2, (*INT_SCHEMA.columns, *later), ("k",)))])
+    for names, size in ((("k",), 8), (("v", "r"), 4 + 4), (("s",), 4 + 3), (("k", "s"), 15), (("note",), 4 + 5)):
+        assert looked(tablet, [0, 1], names, most=2 * size)[1].answered == 2, names
+        assert looked(tablet, [0, 1], names, most=2 * size - 1)[1].answered == 1, names
+    rows_of_flags = [{"op": 1, "offset": k, "k": k, "flag": True, "r": 1} for k in range(2, 4)]
+    tablet.apply([write_entry(3, tablet._contents.schema, ["k", "flag", "r", "price"], rows_of_flags)])
+    assert [looked(tablet, [2, 3], ("flag",), most=most)[1].answered for most in (2, 1)] == [2, 1]
+    assert [looked(tablet, [2, 3], ("price",), most=most)[1].answered for most in (32, 31)] == [2, 1]
+
+
+def test_look_up_asks_whether_to_stop_before_each_step_and_takes_none_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-60, RD-02. Goal: a read by key ends soon after its caller has left, and does nothing that no key needs.
+    Method: two blocks and two batches in memory; the questions are counted: for a key in memory, for one that is
+    nowhere, and for what another place, another page or another row adds."""
+    tablet = tablet_of(tmp_path, INT_SCHEMA)
+
+    def put(index: int, op: RowOp, keys: range, time: int | None = None) -> None:
+        rows = [{"op": op, "offset": index * 100 + k, "k": k, "r": index, "s": "x" * 100} for k in keys]
+        names = ["k"] if op is RowOp.DELETE else ["k", "r", "s"]
+        tablet.apply([write_entry(index, INT_SCHEMA, names, rows, time=time)])
+
+    monkeypatch.setattr(page_crcs, "PAGE_BYTES", 64)
+    for index in (1, 2):
+        put(index, RowOp.INSERT, range(20 * index, 20 * index + 10))
+        tablet.flush()
+    put(3, RowOp.INSERT, range(60, 70))
+    put(4, RowOp.INSERT, range(80, 90))
+    assert looked(tablet, [60])[0] == 2, "its size, its values"
+    assert looked(tablet, [99])[0] == 2, "the blocks"
+    stores = tablet._contents.stores
+    both, found = looked(tablet, [41])
+    stores.blocks, blocks = stores.blocks[1:], stores.blocks
+    assert both == looked(tablet, [41])[0] and len(found.found) == 1, "an older block is not asked for it"
+    stores.blocks = blocks
+    whole, page = looked(tablet, [60, 41]), looked(tablet, [60, 41], most=4)
+    assert (whole[1].answered, page[1].answered) == (2, 1) and whole[0] == page[0] + 1, "values of an answered key only"
+    # The history: nothing is read of it unless a key may have been written since.
+    assert looked(tablet, [99], at=2000, view=lambda view: pytest.fail("it was read"))[0] == 2
+    none, bare = (looked(tablet, [99], at=500, view=view)[0] for view in (lambda v: v, lambda v: v._replace(blocks=())))
+    assert none == bare + 2, "each block"
+    put(5, RowOp.UPSERT, range(60, 61))
+    first, *rest = tablet._view(None)[0].memory
+    one = first._replace(chunks=(first.chunks[0], first.chunks[2]))
+    with_other, found = looked(tablet, [60], at=4000)
+    assert found.batch.to_pylist() == [{"r": 3}]
+    assert with_other == looked(tablet, [60], at=4000, view=lambda v: v._replace(memory=(one, *rest)))[0] + 1
+    # Pages of the columns that are read are checked in blocks that the history leads to as well.
+    for index in (6, 7):
+        put(index, RowOp.UPSERT, range(20, 21))
+    tablet.flush()
+    few, many = (looked(tablet, [20], names, at=6000) for names in (("k",), ("k", "s")))
+    assert many[1].batch.to_pylist() == [{"k": 20, "s": "x" * 100}] and many[0] > few[0]
+
+
+def test_row_that_had_ended_in_memory_is_not_found_at_a_later_time(tmp_path: Path) -> None:
+    """RD-02. Goal: a read by key at a time sees no version that had ended by then. Method: of two rows of one batch,
+    one is deleted and written again, and is read between."""
+    tablet = tablet_of(tmp_path, INT_SCHEMA)
+    for index, op, keys in ((1, RowOp.INSERT, (1, 2)), (2, RowOp.DELETE, (2,)), (3, RowOp.INSERT, (2,))):
+        rows = [{"op": op, "offset": 10 * index + k, "k": k, "r": index} for k in keys]
+        tablet.apply([write_entry(index, INT_SCHEMA, ["k"] if op is RowOp.DELETE else ["k", "r"], rows)])
+    found = [row and row["r"] for row in got(tablet, INT_SCHEMA, [(1,), (2,)], 2000)]
+    assert found == [1, None]
+    assert [row and row["r"] for row in got(tablet, INT_SCHEMA, [(1,), (2,)], 1000)] == [1, 1]
 
 
 def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
