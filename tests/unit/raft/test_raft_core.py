@@ -375,7 +375,7 @@ def test_small_entries_gather_while_an_answer_is_owed_and_large_ones_do_not() ->
     assert [len(m.entries) for m in propose(b"v" * 600)] == [1]
 
 
-@pytest.mark.parametrize("meta_bytes", [0, 20, 300])
+@pytest.mark.parametrize("meta_bytes", [0, 16, 20, 300])
 def test_append_holds_no_more_than_its_receiver_decodes_at_once(meta_bytes: int) -> None:
     """IN-60. Goal: an append has only so many entries that decoding them delays the follower's loop for a bounded time.
     Method: 1,000 writes that are proposed together to a peer that owes an answer; each message has at most as many
@@ -390,6 +390,19 @@ def test_append_holds_no_more_than_its_receiver_decodes_at_once(meta_bytes: int)
     most = min(64, 512 // max(meta_bytes, 1))
     assert {len(entries) for entries in sent[:-1]} == {most}
     assert sum(len(entries) for entries in sent) >= 1000 - most
+
+
+def test_answer_with_an_error_acknowledges_nothing() -> None:
+    """Goal: only an answer without an error is a durable copy, and a peer that was heard. Method: an error with the
+    OpId of the last entry; then the same answer without one."""
+    solo = Solo("ab")
+    solo.lead()
+    last = solo.log.last
+    answer = AppendReply(to_uuid="a", from_uuid="b", term=solo.core.term, last=last, code=Code.ILLEGAL_STATE)
+    solo.step(answer)
+    assert solo.core.commit_index == 0
+    solo.step(replace(answer, code=Code.OK))
+    assert solo.core.commit_index == last.index
 
 
 def test_entry_with_a_longer_meta_than_a_receiver_decodes_at_once_travels_alone() -> None:

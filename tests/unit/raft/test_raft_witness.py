@@ -230,6 +230,9 @@ def test_witness_takes_two_steps_to_become_a_whole_member() -> None:
     answers(3, 2, no_data=False)
     answers(3, 2, no_data=False)
     assert solo.log.last.index == 3
+    for _ in range(2):
+        answers(3, 3, no_data=True)
+    assert solo.log.last.index == 3, "its data is gone again"
     answers(3, 3, no_data=False)
     assert answers(4, 4, no_data=False) == Member("d")
 
