@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nyala.replica.tablet_copy import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
-from nyala.replica.types import Code, DataState, OpId
+from nyala.replica.tablet_copy.checks import time_refusal
+from nyala.replica.types import Code, DataState, OpId, limits
 
 OWN = "b" * 32
 READY = LocalReplica(uuid=OWN, data_state=DataState.READY, term=5, last_opid=OpId(5, 90))
@@ -19,6 +20,15 @@ def request(state: DataState, *, term: int = 5, last: OpId | None = None, dest: 
     return CopyRequest(
         dest_uuid=dest, from_uuid="a" * 32, tablet_id="t", term=term, current_state=state, last_opid=last
     )
+
+
+def test_refusal_of_a_time_says_how_far_ahead_it_is_and_how_far_it_may_be() -> None:
+    """IN-50. Goal: an operator sees which clock is wrong, and by how much. Method: a time that is as far ahead as it
+    may be, and one that is eleven days ahead."""
+    most_us = limits.CLOCK_AHEAD_OF_PEERS_US_MAX
+    assert time_refusal("rows", 7, most_us) is None
+    told = str(time_refusal("rows", 7, 10**12 + 60_000))
+    assert "time=7" in told and "ahead_s=1000000.1" in told and f"max_s={most_us / 1_000_000}" in told, told
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import (
     delete_replica,
     list_quarantine,
+    list_some,
     parse_superblock,
     purge_quarantine,
     wal_folder,
 )
-from nyala.replica.tablet_copy.blocks import superblock_bytes
+from nyala.replica.tablet_copy.blocks import quarantined_superblocks, superblock_bytes
 from nyala.replica.tablet_copy.quarantine import drop_undone_deletions, end_unfinished_copy
 from nyala.replica.types import Code, Corruption, DataState, DiskFailure, OpId, Refused
 from tests.harness.copies import TABLET, TARGET_UUID, RestingReplica, data_files, new_disk, superblock
@@ -53,6 +54,29 @@ def test_quarantine_is_listed_with_what_it_holds() -> None:
     assert (damaged.tablet_id, damaged.data_state) == (TABLET, None) and "cannot be read" in damaged.error
     assert (other.tablet_id, other.wal_bytes, other.error) == ("other-9", 5, "")
     assert {q.path for q in list_quarantine(disk, TABLET)} == {item.path, damaged.path}
+    looks: list[None] = []
+    with pytest.raises(Corruption, match="000007"):
+        list(quarantined_superblocks(disk, lambda: looks.append(None)))
+    assert looks, "its caller may end the search before each"
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+def test_quarantines_are_listed_in_pages(most: int) -> None:
+    """Goal: a page looks at a bounded number of quarantines, and the next one goes on after its last. Method: five of
+    three tablets; each page of one tablet, with the path after which the next one begins."""
+    disk, names = new_disk(), ["a-1-000001", "b-1-000001", "b-1-000002", "b-1-000003", "c-1-000001"]
+    for name in names:
+        disk.mkdir(f"quarantine/{name}/wal")
+    pages, after = list[list[str]](), ""
+    looks: list[None] = []
+    while True:
+        found, last = list_some(disk, "b-1", after=after, most=most, stop=lambda: looks.append(None))
+        pages.append([item.path.removeprefix("quarantine/") for item in found])
+        assert last == (f"quarantine/{names[most * len(pages) - 1]}" if most * len(pages) < 5 else "")
+        if not (after := last):
+            break
+    assert len(looks) == 5, "its caller may leave before each"
+    assert pages == [[n for n in names[at : at + most] if n.startswith("b")] for at in range(0, 5, most)]
 
 
 def test_purge_gives_the_space_back_and_keeps_the_promises() -> None:
