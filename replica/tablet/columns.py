@@ -166,8 +166,7 @@ def _numbered(before: I64, column: pa.Array, values: pa.Array) -> I64:
     """A number for each pair of the number `before` and the row's value in this column; -1 if it is not one of
     `values`."""
     among: I64 = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()
-    numbers: I64 = np.where(among < 0, among, before * len(values) + among)
-    return numbers
+    return np.where(among < 0, among, before * len(values) + among)
 
 
 def equal_rows(left: Sequence[Any], right: Sequence[Any]) -> npt.NDArray[np.bool_]:

@@ -621,8 +621,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         file="replica/tablet/columns.py",
         function="_numbered",
-        before="among = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()",
-        after="among = pc.fill_null(pc.index_in(column, value_set=values), -2).to_numpy()",
+        before="among: I64 = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()",
+        after="among: I64 = pc.fill_null(pc.index_in(column, value_set=values), -2).to_numpy()",
         reason="Keys have numbers from 0 on, so any negative one is that of no key.",
     ),
     Equivalent(
