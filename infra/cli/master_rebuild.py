@@ -18,6 +18,7 @@ from nyala.replica import tools
 from nyala.replica.types import Address
 
 from .context import Json, Yes, ask, console, print_json, print_table
+from .interrupted import before_sending
 from .letters import KafkaProperties, login_of
 from .offline import Root, address_of
 
@@ -78,20 +79,21 @@ def unsafe_rebuild(
     """
     if not masters:
         raise typer.BadParameter("say --masters: the addresses of the lost masters, of which none may answer")
-    named, former, own = _addresses(servers), _addresses(masters), address_of(address)
-    tools.need_new_directory(root)
-    allowed = tools.Allowed(
-        lost_servers=frozenset(lost_server),
-        left_out=frozenset(leave_out),
-        missing=accept_missing,
-        declared=dict(map(_declared, source)),
-    )
-    tools.refuse_living_masters(list(dict.fromkeys((*former, own))))
-    topics, first_kept = _of_kafka(kafka, kafka_properties)
-    allowed = replace(allowed, topics=topics, first_kept=first_kept)
-    with _reading(quiet=as_json) as step:
-        found, term = _read(named, allowed, wait_s, step)
-    rebuilt = tools.rebuild_catalog(found, allowed, time.time_ns() // 1000)
+    with before_sending():
+        named, former, own = _addresses(servers), _addresses(masters), address_of(address)
+        tools.need_new_directory(root)
+        allowed = tools.Allowed(
+            lost_servers=frozenset(lost_server),
+            left_out=frozenset(leave_out),
+            missing=accept_missing,
+            declared=dict(map(_declared, source)),
+        )
+        tools.refuse_living_masters(list(dict.fromkeys((*former, own))))
+        topics, first_kept = _of_kafka(kafka, kafka_properties)
+        allowed = replace(allowed, topics=topics, first_kept=first_kept)
+        with _reading(quiet=as_json) as step:
+            found, term = _read(named, allowed, wait_s, step)
+        rebuilt = tools.rebuild_catalog(found, allowed, time.time_ns() // 1000)
     document: dict[str, object] = {"cluster_id": found.cluster_id, "term": term, **tools.rebuilt_json(rebuilt)}
     if not as_json:
         _print(rebuilt)

@@ -183,3 +183,22 @@ def test_careless_rebuild_is_refused_and_a_lost_tablet_is_replaced_afterwards(cl
         wait_until(lambda: count(client, "two") == kept, "rows are read")
         write_fed(client, 100, 200)
         assert count(client, "two") == kept + 100
+
+
+def test_two_of_three_masters_are_lost_and_the_third_goes_on_alone(cluster: LocalCluster) -> None:
+    """Goal: while one catalog is left, nothing is rebuilt: the recovery page's other procedure works. Method: two of
+    three masters are lost; the third is stopped, its config is rewritten to it alone, and it knows and makes tables."""
+    masters = Masters(cluster)
+    cluster.add_server()
+    masters.create("before")
+    masters.level()
+    third, *lost = masters.members
+    for master in lost:
+        master.kill()
+        shutil.rmtree(master.root)
+    third.stop()
+    done("cmeta", "rewrite", third.root, "catalog", "--peer", f"{third.uuid}={third.address}", "--yes")
+    third.start()
+    masters.addresses = [third.address]
+    masters.create("after")
+    assert masters.tables() == {"before", "after"}
