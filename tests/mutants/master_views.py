@@ -363,6 +363,14 @@ MUTANTS = (
         after='yield ""',
     ),
     Mutant(
+        name="busy tablets use up the rate",
+        test=f"{REPORTER}::test_busy_tablets_use_a_tenth_of_the_rate",
+        file="replica/master/decisions/reporter.py",
+        function="Reporter.take",
+        before="min(most - len(out), max(1, most // SIZES_SHARE))",
+        after="most - len(out)",
+    ),
+    Mutant(
         name="all reports are made in one step",
         test=f"{REPORTER}::test_reports_are_made_in_bounded_steps",
         file="replica/master/decisions/decision_sinks.py",

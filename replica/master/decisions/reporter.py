@@ -16,6 +16,9 @@ from ..tablets.view import wanted_voters
 
 SIZES_EVERY_US = 5_000_000
 """Sizes and row counts change all the time, so they are published at most once in this time."""
+SIZES_SHARE = 10
+"""One record in ten may be published for changed sizes alone, or busy tablets would use up the rate, and 0.4 of a
+core."""
 SERVER_WITHIN_S = 60
 TABLET_WITHIN_S = 1_800
 """The record of each server, and of each tablet, is published again within this time. The age of a server's record
@@ -41,7 +44,6 @@ RATES = ("write_rows_per_s", "read_rows_per_s")
 VOLATILE = frozenset({"disk_bytes_free", "servers", "tablets", "again_within_s", *RATES})
 """The numbers of a record that change all the time."""
 
-
 Told = tuple[int, int, int]
 """What was published last under a key: hashes of its shape and of its sizes, and when. The garbage collector does not
 visit a plain tuple of numbers."""
@@ -50,8 +52,8 @@ visit a plain tuple of numbers."""
 class Reporter:
     """Remembers what was published, and finds what is to be published next. Concurrency: the loop's thread.
 
-    Servers come first, then tablets that changed, then the tablets whose records are the oldest, then those of which
-    only sizes changed.
+    Servers come first, then tablets that changed, then the tablets whose records are the oldest, then some of those of
+    which only sizes changed.
     """
 
     def __init__(self, state: MasterState) -> None:
@@ -152,8 +154,9 @@ class Reporter:
             self._compare(due.popitem(last=False)[0] if due else untold.pop(), now_us, out)
         while len(out) < most and self._is_old(next(iter(self._told), None), TABLET_WITHIN_S * 800_000, now_us):
             self._tell(next(iter(self._told)), now_us, out)
-        while len(out) < most and self._is_old(next(iter(self._sized), None), SIZES_EVERY_US, now_us):
-            self._tell(self._sized.popitem(last=False)[0], now_us, out)
+        for _ in range(min(most - len(out), max(1, most // SIZES_SHARE))):
+            if self._is_old(next(iter(self._sized), None), SIZES_EVERY_US, now_us):
+                self._tell(self._sized.popitem(last=False)[0], now_us, out)
         self.published += len(out)
         return out
 
