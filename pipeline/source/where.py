@@ -6,11 +6,12 @@ evaluated by Spark.
 
 from __future__ import annotations
 
+import decimal
 import json
 import re
 from typing import Any
 
-from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, value_from_json
+from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, exact_predicate, value_from_json
 from nyala.replica.types import Code, Refused, shown
 
 _TOKEN = re.compile(
@@ -23,6 +24,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+_FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
 _COMPARISONS = {"=": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -46,7 +48,7 @@ class _Parser:
         while self._at < len(self._tokens):
             self._word("and")
             found.append(self._one())
-        return tuple(found)
+        return tuple(exact_predicate(p, self._schema.column(p.column).arrow_type) for p in found)
 
     def _split(self, text: str) -> list[tuple[str, str]]:
         tokens, at, end = [], 0, len(text.rstrip())
@@ -110,11 +112,10 @@ class _Parser:
             plain = text[1:-1].replace("''", "'")
             return plain.encode() if column.type is ColumnType.BINARY else value_from_json(column.type, plain)
         if kind == "number":
-            if column.type is ColumnType.DECIMAL:
-                return value_from_json(column.type, text)
+            parse = float if column.type in _FLOATS else decimal.Decimal
             try:
-                return json.loads(text.lstrip("+"))
-            except ValueError:  # such as 007
+                return json.loads(text.lstrip("+"), parse_float=parse)
+            except (ValueError, decimal.InvalidOperation):  # such as 007
                 raise self._error(f"{text[:40]!r} is not a number") from None
         if kind == "word" and text.lower() in ("true", "false"):
             return text.lower() == "true"

@@ -18,8 +18,20 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from nyala.replica.client import NotApplied
-from nyala.replica.rows import Column, ColumnType, ConditionsSize, Predicate, TableSchema, conditions_size
+from nyala.replica.rows import (
+    Column,
+    ColumnType,
+    ConditionsSize,
+    Predicate,
+    TableSchema,
+    array_of,
+    conditions_size,
+    exact_predicate,
+    time_of_text,
+)
 from nyala.replica.types import Refused, limits, shown
 
 from .argument_errors import invalid_argument, unknown_name
@@ -66,7 +78,7 @@ def _text_of(predicate: Predicate) -> str:
 
 
 def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and value != value
+    return value.is_nan() if isinstance(value, decimal.Decimal) else isinstance(value, float) and value != value
 
 
 class Col:
@@ -184,6 +196,10 @@ _PARENTHESES_MAX = 32
 _OPERATORS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
+class _Literal(decimal.Decimal):
+    """A number with a fraction or exponent in a text: beside a float or double, it is the nearest one, as in Python."""
+
+
 class _Reader:
     """Tokens of one condition's text, with their positions for messages."""
 
@@ -233,7 +249,7 @@ class _Reader:
             if len(value) > _NUMBER_CHARS_MAX:
                 raise self.error(f"a number of more than {_NUMBER_CHARS_MAX} characters")
             try:
-                number = int(value) if re.fullmatch(r"[+-]?\d+", value) else decimal.Decimal(value)
+                number = int(value) if re.fullmatch(r"[+-]?\d+", value) else _Literal(value)
             except decimal.InvalidOperation:
                 raise self.error("a number with such an exponent is out of range") from None
             self.at += 1
@@ -323,12 +339,15 @@ def _one(reader: _Reader, depth: int = 1) -> Condition:
 
 
 def bound(condition: Condition, schema: TableSchema) -> tuple[Predicate, ...]:
-    """Return the predicates, with values in their columns' types. NotApplied(INVALID_ARGUMENT) for unknown columns,
-    impossible values, and more conditions than one scan may have."""
-    return _checked(
-        Predicate(p.column, p.op, tuple(_as_type(v, column_of(schema, p.column)) for v in p.values))
-        for p in condition.predicates
-    )
+    """Return predicates that mean exactly the same, with values in their columns' types. NotApplied(INVALID_ARGUMENT)
+    for unknown columns, impossible values, and more conditions than one scan may have."""
+
+    def one(given: Predicate) -> Predicate:
+        column = column_of(schema, given.column)
+        values = tuple(_as_type(v, column) for v in given.values)
+        return exact_predicate(Predicate(given.column, given.op, values), column.arrow_type)
+
+    return _checked(map(one, condition.predicates))
 
 
 def _checked(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
@@ -353,68 +372,45 @@ def column_of(schema: TableSchema, name: str) -> Column:
 
 
 def _as_type(value: Any, column: Column) -> object:
-    kind = column.type
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        value = value.item()
+    reason = ""
     try:
-        converted = _converted(value, kind)
-    except (ValueError, OverflowError, decimal.InvalidOperation):
-        converted = None
+        scalar = hasattr(value, "item") and not isinstance(value, str | bytes | np.datetime64 | np.timedelta64)
+        converted = _converted(value.item() if scalar else value, column)
+    except (ValueError, OverflowError, decimal.InvalidOperation) as e:
+        converted, reason = None, str(e)
     if converted is None:
         raise invalid_argument(
             "the value cannot be compared with the column",
             "give one of the column's type",
             column=column.name,
-            type=kind.value,
+            type=column.type.value,
             value=repr(value)[:80],
             value_type=type(value).__name__,
+            **({"reason": reason} if reason else {}),
         )
     return converted
 
 
-def _converted(value: Any, kind: ColumnType) -> object:
-    """Return the value in a form that compares with columns of the type, or None."""
+def _converted(value: Any, column: Column) -> object:
+    """Return the value in a form that compares exactly with the column, or None."""
+    kind = column.type
     if kind is ColumnType.STRING:
         return value if isinstance(value, str) else None
     if kind is ColumnType.BINARY:
         return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
     if kind is ColumnType.BOOL:
         return value if isinstance(value, bool) else None
-    if kind is ColumnType.DATE:
-        return _date(value)
-    if kind is ColumnType.TIMESTAMP:
-        return _timestamp(value)
     if isinstance(value, bool):
         return None
-    if kind is ColumnType.DECIMAL:
-        number = isinstance(value, int | float | decimal.Decimal | str)
-        return decimal.Decimal(str(value)) if number else None
-    if isinstance(value, decimal.Decimal):
-        whole = -(1 << 63) <= value < 1 << 63 and value == value.to_integral_value()
-        return int(value) if whole and kind not in _FLOATS else float(value)
-    if kind in _FLOATS and isinstance(value, int):
-        return float(value)
-    if isinstance(value, int):
-        return value if -(1 << 63) <= value < 1 << 63 else float(value)
-    return value if isinstance(value, float) else None
+    if kind in (ColumnType.DATE, ColumnType.TIMESTAMP):
+        if isinstance(value, str):
+            value = dt.date.fromisoformat(value) if kind is ColumnType.DATE else time_of_text(value)
+        return array_of([value], column.arrow_type)[0].as_py()
+    if kind is ColumnType.DECIMAL and isinstance(value, float | str):
+        value = decimal.Decimal(str(value))
+    if kind in _FLOATS and isinstance(value, _Literal):
+        value = float(value)
+    return None if _is_nan(value) or not isinstance(value, int | float | decimal.Decimal) else value
 
 
 _FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
-
-
-def _date(value: Any) -> dt.date | None:
-    if isinstance(value, dt.datetime):
-        return value.date() if value.time() == dt.time() else None
-    if isinstance(value, dt.date):
-        return value
-    return dt.date.fromisoformat(value) if isinstance(value, str) else None
-
-
-def _timestamp(value: Any) -> dt.datetime | None:
-    if isinstance(value, str):
-        value = dt.datetime.fromisoformat(value)
-    elif isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        value = dt.datetime(value.year, value.month, value.day)
-    if not isinstance(value, dt.datetime):
-        return None
-    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)

@@ -20,7 +20,7 @@ from .key_terms import Term, sortable
 from .message import MalformedMessage
 from .meta import RowError, SourceKey, WriteMeta, crc32c
 from .partition import PartitionSpec, bucket_of, route, slice_of
-from .predicate import Conditions, Predicate, never_stop, predicate_mask
+from .predicate import Conditions, Predicate, exact_predicate, never_stop, predicate_mask
 from .scan_spec import ScanSpec
 from .schema import OFFSET_COLUMN, OP_COLUMN, TableSchema
 from .table_descriptions import SourceFormat, TableDescription, WriterSchemaInfo
@@ -31,6 +31,7 @@ from .types import (
     Column,
     ColumnType,
     RowOp,
+    time_of_text,
     type_of_arrow,
     value_from_json,
     value_to_json,

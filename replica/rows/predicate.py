@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from nyala.replica.types import limits
 
 from .condition_values import NOT_COMPARABLE, ConditionValues
 from .conversion import Misfit, array_of, check_decimals
+from .exact_conditions import exact
 from .key_terms import Term, intersected, sortable
 from .types import invalid
 
@@ -116,12 +116,16 @@ class _Prepared:
         self._odd: list[Any] = []
         if op not in OPERATORS or (op in COMPARISONS and len(predicate.values) != 1):
             raise invalid("no such operator, or a wrong number of values", op=op, values=len(predicate.values))
-        self.predicate = predicate = _of_whole_numbers(predicate) if pa.types.is_integer(kind) else predicate
+        if op in COMPARISONS:
+            predicate = exact_predicate(predicate, kind)
+        self.predicate = predicate
         try:
             if predicate.op in COMPARISONS:
                 self._odd = [value_scalar(predicate.values[0], kind)]
             elif predicate.op == "in":
                 self._exact, self._odd = _listed(predicate, kind, odd_max, stop)
+                if pa.types.is_floating(kind) and pc.any(pc.equal(self._exact, 0.0)).as_py():
+                    self._odd.append(pa.scalar(0.0, kind))  # `is_in` compares bits: it takes -0.0 for another value.
             self.mask(pa.array([], type=kind), stop)  # A value that cannot be compared raises now, before the scan.
         except NOT_COMPARABLE as e:
             raise invalid(
@@ -172,24 +176,9 @@ class _Prepared:
         return pc.and_(mask, pc.is_valid(column))
 
 
-_ROUNDED = {"<": math.ceil, ">=": math.ceil, "<=": math.floor, ">": math.floor}
-
-
-def _of_whole_numbers(predicate: Predicate) -> Predicate:
-    """The same comparison on a column of whole numbers, with a whole number instead of a float.
-
-    Arrow would compare an integer with a float as floats, and refuse if a row's integer has no equal float, such as
-    2**53 + 1 beside 1.5.
-    """
-    column, op, values = predicate
-    value = values[0] if op in COMPARISONS else None
-    if not isinstance(value, float) or math.isnan(value):
-        return predicate
-    bound = _ROUNDED[op](value) if op in _ROUNDED and math.isfinite(value) else _integer(value)
-    if isinstance(bound, int) and bound in _LONGS:
-        return Predicate(column, op, (bound,))
-    always = op == "!=" or (op in ("<", "<=") if value > 0 else op in (">", ">="))
-    return Predicate(column, "is_not_null") if always else Predicate(column, "in")
+def exact_predicate(predicate: Predicate, kind: pa.DataType) -> Predicate:
+    """Return a predicate with the same meaning. If the column has numbers, so have its values the column's type."""
+    return Predicate(predicate.column, *exact(predicate.op, predicate.values, kind))
 
 
 def _integer(value: object) -> object:

@@ -459,8 +459,8 @@ MUTANTS = (
         test="tests/unit/api/test_api_hostile_arguments.py::test_condition_as_text_that_is_none_is_refused",
         file="pipeline/source/where.py",
         function="_Parser._value",
-        before="except ValueError:  # such as 007",
-        after="except KeyError:  # such as 007",
+        before="except (ValueError, decimal.InvalidOperation):",
+        after="except KeyError:",
     ),
     Mutant(
         name="spark write attempts share a client",

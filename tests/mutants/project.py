@@ -314,8 +314,8 @@ MUTANTS = (
                 "[value]",
                 "replica/api/expressions.py",
                 "",
-                "except (ValueError, OverflowError, decimal.InvalidOperation):",
-                "except OverflowError:",
+                "except (ValueError, OverflowError, decimal.InvalidOperation) as e:",
+                "except OverflowError as e:",
             ),
         )
     ),

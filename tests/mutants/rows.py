@@ -459,32 +459,100 @@ MUTANTS = (
         before="if field.count(6):",
         after="if field.count(6) > 10:",
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="IN-01",
+            test="tests/unit/api/test_api_conditions.py::test_condition_on_numbers_finds_what_python_finds",
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, file, function, before, after in (
+            (
+                "integer of a condition is rounded",
+                "replica/rows/exact_conditions.py",
+                "_around",
+                "return math.floor(value), math.ceil(value)",
+                "return round(value), round(value)",
+            ),
+            (
+                "decimal of a condition is rounded up",
+                "replica/rows/exact_conditions.py",
+                "_around",
+                "number.quantize(unit, decimal.ROUND_FLOOR, _DIGITS)",
+                "number.quantize(unit, decimal.ROUND_UP, _DIGITS)",
+            ),
+            (
+                "float of a condition is the nearest",
+                "replica/rows/exact_conditions.py",
+                "_floats_around",
+                "found if found == value else",
+                "found if found != value else",
+            ),
+            (
+                "value that no row has is a bound",
+                "replica/rows/exact_conditions.py",
+                "exact",
+                'if op == "!=":',
+                'if op == "=":',
+            ),
+            (
+                "zeros of a list are bits",
+                "replica/rows/predicate.py",
+                "_Prepared.__init__",
+                "if pa.types.is_floating(kind) and",
+                "if pa.types.is_integer(kind) and",
+            ),
+            (
+                "number of a text is a float",
+                "pipeline/source/where.py",
+                "_Parser._value",
+                "float if column.type in _FLOATS else decimal.Decimal",
+                "float",
+            ),
+            (
+                "condition is sent as it came",
+                "replica/api/expressions.py",
+                "bound",
+                "return exact_predicate(Predicate(given.column, given.op, values), column.arrow_type)",
+                "return Predicate(given.column, given.op, values)",
+            ),
+        )
+    ),
+    *(
+        Mutant(
+            name=name,
+            rows="IN-82",
+            test=(
+                "tests/unit/api/test_api_conditions.py::"
+                "test_condition_on_times_has_the_value_that_was_given_or_is_refused"
+            ),
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, file, function, before, after in (
+            ("nanoseconds of a text are cut", "replica/rows/types.py", "time_of_text", "0*[1-9]", "0*[A-Z]"),
+            (
+                "nanoseconds of numpy are a number",
+                "replica/api/expressions.py",
+                "_as_type",
+                "str | bytes | np.datetime64 | np.timedelta64",
+                "str | bytes",
+            ),
+        )
+    ),
     Mutant(
         name="whole numbers compare with a float as floats",
         rows="none",
         test="tests/unit/rows/test_rows_schema.py::test_whole_numbers_compare_with_a_float_exactly",
         file="replica/rows/predicate.py",
         function="_Prepared.__init__",
-        before="_of_whole_numbers(predicate) if pa.types.is_integer(kind) else predicate",
-        after="predicate",
-    ),
-    Mutant(
-        name="float is cut to a whole number",
-        rows="none",
-        test="tests/unit/rows/test_rows_schema.py::test_whole_numbers_compare_with_a_float_exactly",
-        file="replica/rows/predicate.py",
-        function="_of_whole_numbers",
-        before="_ROUNDED[op](value) if op in _ROUNDED",
-        after="int(value) if op in _ROUNDED",
-    ),
-    Mutant(
-        name="float beyond all whole numbers is below them",
-        rows="none",
-        test="tests/unit/rows/test_rows_schema.py::test_whole_numbers_compare_with_a_float_exactly",
-        file="replica/rows/predicate.py",
-        function="_of_whole_numbers",
-        before="if value > 0 else",
-        after="if value < 0 else",
+        before="predicate = exact_predicate(predicate, kind)",
+        after="pass",
     ),
     Mutant(
         name="lists of floats are compared as floats",

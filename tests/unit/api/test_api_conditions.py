@@ -6,16 +6,24 @@ import contextlib
 import datetime as dt
 import decimal
 import itertools
+import math
+import operator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import nyala
 from nyala.expressions import as_condition, bound
+from nyala.pipeline.source.where import parse_where
 from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, predicate_mask
+from nyala.replica.rpc import predicate_from_pb, predicate_to_pb
 from nyala.replica.types import limits
 
 SCHEMA = TableSchema(
@@ -32,7 +40,39 @@ SCHEMA = TableSchema(
     ),
     ("k",),
 )
+NUMBERS = TableSchema(
+    1,
+    (
+        Column(id=1, name="i", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="b", type=ColumnType.INT8),
+        Column(id=3, name="f", type=ColumnType.FLOAT),
+        Column(id=4, name="d", type=ColumnType.DOUBLE),
+        Column(id=5, name="m", type=ColumnType.DECIMAL, precision=9, scale=2),
+        Column(id=6, name="w", type=ColumnType.DECIMAL, precision=38, scale=0),
+    ),
+    ("i",),
+)
+EDGES = [0, 1, -1, 3, 127, 128, 1 << 24, 1 << 53, 10**9, 1 << 63, -(1 << 63), 10**38, 10**400, -(10**400)]
+INTS = [edge + by for edge in EDGES for by in (-1, 0, 1)]
+FINITE = [0.0, -0.0, 0.1, -1.5, 5e-324, 1e300, -1e300, 2.0**63, 0.10000000149011612, *map(float, INTS[:33])]
+FLOATS = [*FINITE, math.inf, -math.inf]
+DECIMALS = [
+    *(decimal.Decimal(text) for text in ("0.1", "9007199254740993.5", "-0.005", "0.125", "1e-30", "1e300", "-0.00")),
+    *(decimal.Decimal(edge) + decimal.Decimal("0.5") for edge in INTS[:33]),
+]
+STORED: dict[str, list[Any]] = {
+    "i": [n for n in INTS if -(1 << 63) <= n < 1 << 63],
+    "b": [n for n in INTS if -128 <= n < 128],
+    "f": [math.nan, *(f for f in FLOATS if abs(f) == math.inf or (abs(f) < 3e38 and float(np.float32(f)) == f))],
+    "d": [math.nan, *FLOATS],
+    "m": [decimal.Decimal(n) / 100 for n in (0, 1, -1, 10, 12, 13, 999_999_999, -999_999_999, 10**7)],
+    "w": [decimal.Decimal(n) for n in INTS if abs(n) < 10**38],
+}
+COMPARE = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 HALF = range(limits.SCAN_VALUES_MAX // 2)
+EAST = dt.timezone(dt.timedelta(hours=1))
 NOON = dt.datetime(2013, 1, 1, 12, tzinfo=dt.UTC)
 
 
@@ -226,10 +266,92 @@ def test_number_that_no_column_holds_is_bound_or_refused(text: str) -> None:
 
 
 def test_exponent_of_a_condition_costs_no_time() -> None:
-    """Goal: 1e999999999 is not written out. Method: beside an integer it is a float, beyond all integers."""
-    assert bound(nyala.parse_condition("k < 1e999999999"), SCHEMA) == (Predicate("k", "<", (float("inf"),)),)
+    """Goal: 1e999999999 is not written out. Method: beside an integer it is beyond all integers."""
+    assert bound(nyala.parse_condition("k < 1e999999999"), SCHEMA) == (Predicate("k", "<=", ((1 << 63) - 1,)),)
 
 
 def test_integers_beyond_64_bits_still_compare() -> None:
-    """Goal: k < 2**70 is simply true. Method: the bound value is a float."""
-    assert bound(nyala.col("k") < 2**70, SCHEMA) == (Predicate("k", "<", (float(2**70),)),)
+    """Goal: k < 2**70 is simply true. Method: the bound is the highest value of the column."""
+    assert bound(nyala.col("k") < 2**70, SCHEMA) == (Predicate("k", "<=", ((1 << 63) - 1,)),)
+
+
+def found(column: str, predicates: Iterable[Predicate]) -> list[bool]:
+    """Return which rows of STORED, with a null behind them, a server finds."""
+    kind = NUMBERS.column(column).arrow_type
+    sent = [predicate_from_pb(predicate_to_pb(p, kind)) for p in predicates]
+    array = pa.array([*STORED[column], None], kind)
+    return list(predicate_mask(pa.record_batch([array], names=[column]), sent).to_pylist())
+
+
+def condition_texts(column: str, op: str, given: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield the condition in the forms of a text, with the values that they have there."""
+    if any(abs(v) == math.inf or len(str(v)) > 300 for v in given):
+        return
+    real = NUMBERS.column(column).type in (ColumnType.FLOAT, ColumnType.DOUBLE)
+    shown = list(map(str, given))
+    values = [int(t) if re.fullmatch(r"-?\d+", t) else float(t) if real else decimal.Decimal(t) for t in shown]
+    text = f"({', '.join(map(str, given))})" if op == "in" else str(given[0])
+    yield bound(nyala.parse_condition(f"{column} {op} {text}"), NUMBERS), values
+    yield parse_where(f"{column} {op} {text}", NUMBERS), values
+
+
+def meets(op: str, stored: Any, values: Sequence[Any]) -> bool:
+    """Return whether Python says that a stored value meets a condition."""
+    if stored != stored:  # A decimal has no order beside NaN.
+        return op == "!="
+    return any(stored == v for v in values) if op == "in" else bool(COMPARE[op](stored, values[0]))
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    st.sampled_from(sorted(STORED)),
+    st.sampled_from([*COMPARE, "in"]),
+    st.lists(st.sampled_from([*INTS, *FLOATS, *DECIMALS]), min_size=1, max_size=3),
+)
+@example("i", "=", [-(1 << 63) - 1])
+@example("i", "in", [3, -(1 << 63) - 1])
+@example("i", "in", [1.5, (1 << 53) + 1])
+@example("i", "=", [decimal.Decimal("9007199254740993.5")])
+@example("d", "=", [(1 << 53) + 1])
+@example("d", "in", [0])
+@example("f", "in", [-0.0])
+def test_condition_on_numbers_finds_what_python_finds(column: str, op: str, given: list[Any]) -> None:
+    """IN-01. Goal: no condition rounds: a row is found if and only if Python, which compares numbers exactly, says so.
+    Method: integers, floats and decimals around the bounds of every type, in columns of each type of numbers, built,
+    as text, and as text of Spark's option; over the network. In a text, a number with a fraction beside a float is the
+    nearest one, and a float beside a decimal is its digits."""
+    given = given if op == "in" else given[:1]
+    built = nyala.col(column).isin(given) if op == "in" else COMPARE[op](nyala.col(column), given[0])
+    for predicates, values in ((bound(built, NUMBERS), given), *condition_texts(column, op, given)):
+        if NUMBERS.column(column).type is ColumnType.DECIMAL:
+            values = [decimal.Decimal(str(v)) if isinstance(v, float) else v for v in values]
+        assert found(column, predicates) == [*(meets(op, one, values) for one in STORED[column]), False], predicates
+
+
+@pytest.mark.parametrize(
+    ("condition", "same"),
+    [
+        (nyala.col("at") == pd.Timestamp("2026-01-01T00:00:00.000000001Z"), None),
+        (nyala.col("at") < np.datetime64("2026-01-01T00:00:00.000000001"), None),
+        ("at = '2026-01-01T00:00:00.000000999'", None),
+        (nyala.col("at") == pd.Timestamp("2026-01-01T00:00:00.000001Z"), NOON.replace(2026, hour=0, microsecond=1)),
+        ("at = '2013-01-01T13:00:00.000000000+01:00'", NOON),
+        (nyala.col("at") == np.datetime64("2013-01-01T12:00:00", "ns"), NOON),
+        (nyala.col("at") == dt.date(2013, 1, 1), NOON.replace(hour=0)),
+        (nyala.col("day") == dt.datetime(2026, 1, 1, tzinfo=EAST), None),
+        (nyala.col("day") == dt.datetime(2026, 1, 1, 1, tzinfo=EAST), dt.date(2026, 1, 1)),
+        (nyala.col("k") == np.timedelta64(5, "ns"), None),
+        (nyala.col("delay") == np.float32("nan"), None),
+    ],
+)  # fmt: skip
+def test_condition_on_times_has_the_value_that_was_given_or_is_refused(condition: Any, same: object) -> None:
+    """IN-01, IN-82. Goal: the rule of writes holds for conditions: a time with nanoseconds, or a datetime that is no
+    date in UTC, is refused and not cut. Method: times of pandas, numpy, Python and text, in other zones."""
+    if same is None:
+        with pytest.raises(nyala.NotApplied, match="cannot be compared"):
+            bound(as_condition(condition), SCHEMA)
+        if isinstance(condition, str):
+            with pytest.raises(nyala.Refused, match="not a value of the type"):
+                parse_where(condition, SCHEMA)
+    else:
+        assert bound(as_condition(condition), SCHEMA)[0].values == (same,)

@@ -258,7 +258,7 @@ class Steps:
 FULL = limits.SCAN_VALUES_MAX
 LONG_LISTS: dict[str, tuple[Any, Any, int]] = {
     "numbers": (pa.array(range(FULL)), pa.int64(), 1),
-    "doubles": (pa.array(range(FULL), pa.float64()), pa.float64(), 1),
+    "doubles": (pa.array(range(1, FULL + 1), pa.float64()), pa.float64(), 1),
     "texts": (pa.array([f"{n:064}" for n in range(FULL)]), pa.string(), 1),
     "decimals": (pa.array(range(FULL), pa.decimal128(20, 2)), pa.decimal128(20, 2), 1),
     "numbers of another width": (pa.array(range(FULL), pa.int32()), pa.int64(), 1 + FULL // 1000),
