@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import decimal
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,9 @@ from nyala.replica.types import Applied, Refused, RowCode
 
 from .argument_errors import invalid_argument, unknown_name
 from .expressions import column_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ def checked_on_error(on_error: str) -> OnError:
 def as_table(rows: Any, schema: TableSchema) -> Any:
     """Return a pa.Table of a user's rows, with the columns as given. The values of a list of dicts get the schema's
     types."""
+    kind = type(rows).__name__
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -99,14 +104,17 @@ def as_table(rows: Any, schema: TableSchema) -> Any:
         raise invalid_argument(
             "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=repr(rows)[:80]
         )
-    if type(rows).__module__.split(".")[0] == "pandas":
-        return pa.Table.from_pandas(rows, preserve_index=False)
+    if type(rows).__module__.split(".")[0] == "pandas" and hasattr(rows, "columns"):
+        return _table_of_pandas(rows, schema)
     if hasattr(rows, "__arrow_c_stream__"):
-        return pa.table(rows)
+        try:
+            return pa.table(rows)
+        except pa.ArrowException:  # One column of pandas, polars or Arrow.
+            rows = None
     if isinstance(rows, Iterable):
         return _table_of_dicts(list(rows), schema)
     raise invalid_argument(
-        "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=type(rows).__name__
+        "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=kind
     )
 
 
@@ -126,15 +134,33 @@ def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
                 row=pos,
                 differs_in=", ".join(odd[:10]),
             )
-    columns = {}
-    for name in rows[0]:
-        column = column_of(schema, name)
-        values = [row[name] for row in rows]
+    return pa.table({name: _array([row[name] for row in rows], column_of(schema, name)) for name in rows[0]})
+
+
+def _table_of_pandas(frame: pd.DataFrame, schema: TableSchema) -> pa.Table:
+    """The index is left out. NaN is a value of a float column, as in Arrow; elsewhere pandas means a missing value by
+    it."""
+    names, arrays = list(map(str, frame.columns)), []
+    for pos, name in enumerate(names):
+        column, series = column_of(schema, name), frame.iloc[:, pos]
+        real = pa.types.is_floating(column.arrow_type)
         try:
-            columns[name] = array_of(values, column.arrow_type)
-        except Misfit as e:
-            raise _value_mistake(column, e) from e
-    return pa.table(columns)
+            array = None if series.dtype == object else pa.array(series, from_pandas=not real)
+        except (pa.ArrowException, TypeError, ValueError):  # Such as complex numbers.
+            array = None
+        if array is None:
+            values = decimal.Decimal, *((float,) if real else ())
+            pairs = zip(series, series.isna(), strict=True)
+            array = _array([None if gone and not isinstance(v, values) else v for v, gone in pairs], column)
+        arrays.append(array)
+    return pa.table(arrays, names=names)
+
+
+def _array(values: Sequence[object], column: Column) -> pa.Array:
+    try:
+        return array_of(values, column.arrow_type)
+    except Misfit as e:
+        raise _value_mistake(column, e) from e
 
 
 def _value_mistake(column: Column, misfit: Misfit) -> NotApplied:

@@ -7,6 +7,54 @@ from tests.mutants.mutant import Edit, Mutant
 MUTANTS = (
     *(
         Mutant(
+            name=f"pandas: {name}",
+            rows="IN-82",
+            test="tests/unit/api/test_api_definitions.py::" + test,
+            file="replica/api/writing.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, test, function, before, after in (
+            (
+                "NaN is null",
+                "test_values_of_pandas_are_stored_as_given_or_refused_with_their_row",
+                "_table_of_pandas",
+                "from_pandas=not real",
+                "from_pandas=True",
+            ),
+            (
+                "NaN of an object is null",
+                "test_values_of_pandas_are_stored_as_given_or_refused_with_their_row",
+                "_table_of_pandas",
+                "(float,) if real else ()",
+                "()",
+            ),
+            (
+                "Arrow guesses objects",
+                "test_values_of_pandas_are_stored_as_given_or_refused_with_their_row",
+                "_table_of_pandas",
+                "series.dtype == object",
+                "series.dtype == complex",
+            ),
+            (
+                "complex numbers raise",
+                "test_values_of_pandas_are_stored_as_given_or_refused_with_their_row",
+                "_table_of_pandas",
+                "(pa.ArrowException, TypeError, ValueError)",
+                "ZeroDivisionError",
+            ),
+            (
+                "one column is rows",
+                "test_frame_that_is_no_rows_is_refused",
+                "as_table",
+                "except pa.ArrowException:",
+                "except ZeroDivisionError:",
+            ),
+        )
+    ),
+    *(
+        Mutant(
             name=f"value that Python cannot hold {where}",
             rows="IN-82",
             test=(

@@ -117,6 +117,71 @@ def test_rows_of_every_form_become_the_same_columns() -> None:
     assert one.equals(expected.slice(0, 1))
 
 
+NAN = float("nan")
+FRAMES: list[tuple[str, Any, list[Any] | str]] = [
+    ("d", [NAN, 1.0], [NAN, 1.0]),
+    ("d", pd.Series([NAN, 1.0], dtype=object), [NAN, 1.0]),
+    ("d", pd.array([None, 1.5], dtype="Float64"), [None, 1.5]),
+    ("d", pd.Series([None, NAN, pd.NA], dtype=object), [None, NAN, None]),
+    ("d", pd.arrays.SparseArray([NAN, 1.0]), [NAN, 1.0]),
+    ("f", np.array([NAN, 1.0], dtype="float32"), [NAN, 1.0]),
+    ("n", [1, NAN], [1, None]),
+    ("s", ["a", NAN], ["a", None]),
+    ("s", pd.Series(["a", NAN, None], dtype=object), ["a", None, None]),
+    ("s", pd.Categorical(["a", None]), ["a", None]),
+    ("t", [pd.Timestamp("2026-01-01"), pd.NaT], [dt.datetime(2026, 1, 1, tzinfo=dt.UTC), None]),
+    ("m", [decimal.Decimal("1.5"), None], [decimal.Decimal("1.5"), None]),
+    ("m", [decimal.Decimal("1.5"), decimal.Decimal("nan")], "column=m, .*row=1, value=Decimal\\('NaN'\\)"),
+    ("s", ["a", 5], "column=s, .*row=1, value=5"),
+    ("n", [1, "x"], "column=n, .*row=1, value='x'"),
+    ("d", [1j, 2j], "column=d, .*row=0, value=.*1j"),
+    ("d", [{}, 2.5], "column=d, .*row=0, value={}"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "stored"), FRAMES, ids=range(len(FRAMES)))
+def test_values_of_pandas_are_stored_as_given_or_refused_with_their_row(name: str, given: Any, stored: Any) -> None:
+    """IN-01, IN-82. Goal: NaN is a value of a float column and a missing value elsewhere, and no column of pandas ends
+    in an error of a library. Method: each way in which pandas holds numbers, texts, times and missing values; values
+    that do not fit."""
+    types = {
+        "k": "int64",
+        "d": "double",
+        "f": "float",
+        "n": "int8",
+        "s": "string",
+        "t": "timestamp",
+        "m": "decimal(9,2)",
+    }
+    schema = schema_of(types, "k")
+    frame = pd.DataFrame({"k": range(len(given)), name: given})
+    if isinstance(stored, str):
+        with pytest.raises(nyala.NotApplied, match=stored):
+            conform(as_table(frame, schema), schema, RowOp.UPSERT)
+    else:
+        assert repr(conform(as_table(frame, schema), schema, RowOp.UPSERT)[name].to_pylist()) == repr(
+            pa.array(stored, schema.column(name).arrow_type).to_pylist()
+        )
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (pd.Series([1, 2], name="k"), "these are no rows.*got=Series"),
+        (pd.Series(["a", 2], name="k", dtype=object), "these are no rows.*got=Series"),
+        (pl.Series("k", [1, 2]), "these are no rows.*got=Series"),
+        (pa.chunked_array([[1, 2]]), "these are no rows.*got=ChunkedArray"),
+        (pd.DataFrame([[1, 2]], columns=["k", "k"]), "a column comes twice"),
+        (pd.DataFrame([[1, 2]], columns=["k", 5]), "no column '5'"),
+        (pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("k", "a"), ("n", "b")])), "no column"),
+    ],
+)
+def test_frame_that_is_no_rows_is_refused(frame: Any, says: str) -> None:
+    """IN-82. Goal: no raw error. Method: single columns, and frames whose columns have impossible names."""
+    with pytest.raises(nyala.NotApplied, match=says):
+        conform(as_table(frame, SCHEMA), SCHEMA, RowOp.UPSERT)
+
+
 def test_pandas_that_is_not_installed_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: one line, for pandas comes with an extra only. Method: an interpreter that finds none; the scan has nobody
     to ask, so that one which read first would fail in another way."""
