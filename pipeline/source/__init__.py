@@ -1,21 +1,19 @@
-"""Tables as a Spark data source: `format("nyala")`, `register(spark)` for pushdown, `read(spark, table, columns=)`."""
+"""Tables as a Spark data source: `format("nyala")`, `register(spark)`, `read(spark, table, columns=)`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .data_source import NyalaSource, PushingSource
+from .data_source import NyalaSource
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
-__all__ = ["NyalaSource", "PushingSource", "read", "register"]
+__all__ = ["NyalaSource", "read", "register"]
 
 
 def register(spark: Any) -> None:
-    """Make `format("nyala")` push filters down in this session, by Spark's setting for it."""
-    spark.conf.set(PUSHDOWN, "true")
-    spark.dataSource.register(PushingSource)
+    """Register `format("nyala")` in this session. A session finds it by itself too; what is registered gets the
+    environment that the session's context has now."""
+    spark.dataSource.register(NyalaSource)
 
 
 def read(

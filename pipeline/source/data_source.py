@@ -1,4 +1,4 @@
-"""The Spark data source `nyala`, in two forms: with filter pushdown, and without."""
+"""The Spark data source `nyala`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from pyspark.sql.types import StructType
 from nyala.replica.client import TableHandle, shared_client
 from nyala.replica.types import Code, Refused
 
-from .reader import PushingReader, Reader, ReadOptions
+from .reader import Reader, ReadOptions
 from .types import spark_schema
 from .writer import WriteOptions, Writer
 
 
 class NyalaSource(DataSource):  # type: ignore[misc]
     """`spark.read.format("nyala").option("masters", ...).option("table", ...)`; reads and batch-writes."""
-
-    reader_kind: type[Reader] = Reader
 
     @classmethod
     def name(cls) -> str:
@@ -37,7 +35,7 @@ class NyalaSource(DataSource):  # type: ignore[misc]
             if asked.dataType != have.dataType:
                 told = f"column {have.name} is {have.dataType.simpleString()}, not {asked.dataType.simpleString()}"
                 raise Refused(Code.INVALID_ARGUMENT, told)
-        return self.reader_kind(options, handle, tuple(schema.names))
+        return Reader(options, handle, tuple(schema.names))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return a writer of the schema's columns, which must include the key."""
@@ -49,12 +47,6 @@ class NyalaSource(DataSource):  # type: ignore[misc]
         if missing := [name for name in handle.schema.key if name not in schema.names]:
             raise Refused(Code.INVALID_ARGUMENT, f"the key's column {missing[0]!r} is missing from the DataFrame")
         return Writer(options, handle)
-
-
-class PushingSource(NyalaSource):
-    """The form that `register` installs, in a session where filter pushdown is on."""
-
-    reader_kind = PushingReader
 
 
 def _table(masters: str, name: str) -> TableHandle:

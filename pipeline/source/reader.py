@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from nyala.replica.client import Client, ScanSpec, TableHandle, TabletHandle, check_spec, shared_client, tablets_to_ask
-from nyala.replica.rows import ColumnType, Predicate, conditions_size
 from nyala.replica.types import (
     MAX_HYBRID_TIME,
     Code,
@@ -38,13 +24,6 @@ from nyala.replica.types import (
 from .application_time import raise_time_seen
 from .where import parse_where
 
-_COMPARISONS: dict[type, str] = {
-    EqualTo: "=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-}
 SLICES_MAX = 1024
 _DIGITS_MAX = 18
 
@@ -140,15 +119,13 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     options: ReadOptions
     handle: TableHandle
     columns: tuple[str, ...]
-    pushed: list[Predicate] = field(default_factory=list)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Choose the time, so that all partitions read the table as of one moment."""
         client = shared_client(self.options.masters)
-        predicates = (*parse_where(self.options.where, self.handle.schema), *self.pushed)
         spec = ScanSpec(
             columns=self.columns,
-            predicates=predicates,
+            predicates=parse_where(self.options.where, self.handle.schema),
             slice_count=self.options.slices,
             staleness_us=self.options.staleness_us,
         )
@@ -179,58 +156,3 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         tablet = self.handle.tablets[partition.pos]
         for batch in client.scan_tablet(self.handle, tablet, partition.spec).batches:
             yield batch.select(list(self.columns))
-
-
-class PushingReader(Reader):
-    """Also takes filters. Spark refuses such a reader in a session whose `filterPushdown` setting is off."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep the filters that run at the tablets, as far as a scan may have them; return the others to Spark."""
-        given = parse_where(self.options.where, self.handle.schema)
-        for each in filters:
-            predicate = predicate_of(each, self.handle)
-            if predicate is None or not _may_push(given, [*self.pushed, predicate]):
-                yield each
-            else:
-                self.pushed.append(predicate)
-
-
-def _may_push(given: Sequence[Predicate], pushed: Sequence[Predicate]) -> bool:
-    """Return whether these filters, with the conditions of the option `where`, are no more than a scan may have, and
-    than every task of the read should carry."""
-    carried = conditions_size(pushed)
-    return (
-        carried.values <= limits.SCAN_VALUES_PUSHED_MAX
-        and carried.values_bytes <= limits.SCAN_VALUES_PUSHED_BYTES_MAX
-        and conditions_size((*given, *pushed)).fits()
-    )
-
-
-def predicate_of(each: Filter, handle: TableHandle) -> Predicate | None:
-    """Return the predicate that means the same as a Spark filter; None if there is none."""
-    if isinstance(each, Not):
-        inner = each.child
-        if isinstance(inner, EqualTo) and inner.value is not None and _column(inner, handle):
-            return Predicate(inner.attribute[0], "!=", (inner.value,))
-        return None
-    name = _column(each, handle)
-    if name is None:
-        return None
-    if isinstance(each, IsNull | IsNotNull):
-        return Predicate(name, "is_null" if isinstance(each, IsNull) else "is_not_null", ())
-    if isinstance(each, In):
-        values = tuple(each.value)
-        return Predicate(name, "in", values) if values and None not in values else None
-    op = _COMPARISONS.get(type(each))
-    value = getattr(each, "value", None)
-    return Predicate(name, op, (value,)) if op and value is not None else None
-
-
-def _column(each: Any, handle: TableHandle) -> str | None:
-    path: tuple[str, ...] = getattr(each, "attribute", ())
-    if len(path) != 1 or not handle.schema.has(path[0]):
-        return None
-    kind = handle.schema.column(path[0]).type
-    # Spark orders NaN above every number and equal to itself; Arrow does not.
-    ordered = kind not in (ColumnType.FLOAT, ColumnType.DOUBLE) or isinstance(each, IsNull | IsNotNull)
-    return path[0] if ordered else None

@@ -1,4 +1,4 @@
-"""Spark finds this module by its name: `format("nyala")` works without registration, and without pushdown."""
+"""Spark finds this module by its name: `format("nyala")` works without registration."""
 
 from nyala.pipeline.source import NyalaSource
 

@@ -233,10 +233,6 @@ SCAN_VALUES_MAX = 100_000
 if they have the column's type, otherwise in steps that end if the caller leaves."""
 SCAN_VALUES_BYTES_MAX = 7 << 20
 """Bounds the same values in wire form: SCAN_VALUES_MAX texts of 64 characters (SHA-256 sums) fit."""
-SCAN_VALUES_PUSHED_MAX = 10_000
-SCAN_VALUES_PUSHED_BYTES_MAX = 1 << 20
-"""Bounds the values that Spark pushes down by itself, because each of its tasks holds all of them. Longer lists are
-filtered in Spark."""
 SCAN_ODD_VALUES_MAX = 1000
 """Bounds the values in lists of one scan that the column's type cannot hold: each is one comparison for every batch."""
 GET_KEYS_MAX = 4096

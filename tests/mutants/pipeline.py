@@ -298,13 +298,25 @@ MUTANTS = (
         after="if True:",
     ),
     Mutant(
-        name="pushdown is not told to spark",
+        name="filters of a query stay in the plan",
         rows="none",
-        test="tests/e2e/test_spark_source.py::test_spark_source_reads_what_the_client_scans",
-        file="pipeline/source/__init__.py",
-        function="register",
-        before="spark.dataSource.register(PushingSource)",
-        after="spark.dataSource.register(NyalaSource)",
+        test="tests/e2e/test_spark_reuse.py::test_each_query_of_one_dataframe_has_the_rows_of_its_own_filters",
+        file="pipeline/source/data_source.py",
+        function="NyalaSource.reader",
+        before="return Reader(options, handle, tuple(schema.names))",
+        after="""
+            from dataclasses import replace
+
+            class Pushing(Reader):
+                def pushFilters(self, filters):
+                    for each in filters:
+                        if type(each).__name__ == "EqualTo":
+                            self.options = replace(self.options, where=f"{each.attribute[0]} = {each.value}")
+                        else:
+                            yield each
+
+            return Pushing(options, handle, tuple(schema.names))
+        """,
     ),
     Mutant(
         name="spark time without an end",
@@ -319,7 +331,7 @@ MUTANTS = (
         Mutant(
             name=f"every tablet is asked for the time of a {kind} read",
             test=(
-                "tests/unit/pipeline/test_source_pushdown.py"
+                "tests/unit/pipeline/test_source_reader.py"
                 f"::test_tablet_that_a_read_does_not_need_is_not_asked_for_the_time[more{number}]"
             ),
             file="pipeline/source/reader.py",
@@ -335,7 +347,7 @@ MUTANTS = (
     Mutant(
         name="pushdown every column is read",
         rows="none",
-        test="tests/unit/pipeline/test_source_pushdown.py::test_only_the_columns_that_were_asked_for_are_read",
+        test="tests/unit/pipeline/test_source_reader.py::test_only_the_columns_that_were_asked_for_are_read",
         file="pipeline/source/reader.py",
         function="Reader.partitions",
         before="columns=self.columns,",
@@ -345,8 +357,8 @@ MUTANTS = (
         name="spark tasks are refused one by one",
         rows="IN-61",
         test=(
-            "tests/unit/pipeline/test_source_pushdown.py::"
-            "test_conditions_beyond_what_a_scan_may_have_are_not_pushed_or_are_refused_at_the_driver"
+            "tests/unit/pipeline/test_source_reader.py::"
+            "test_conditions_beyond_what_a_scan_may_have_are_refused_at_the_driver"
         ),
         file="pipeline/source/reader.py",
         function="Reader.partitions",
@@ -367,7 +379,7 @@ MUTANTS = (
     Mutant(
         name="spark read has a time for each part",
         rows="none",
-        test="tests/unit/pipeline/test_source_pushdown.py::test_all_parts_of_a_read_are_of_one_time",
+        test="tests/unit/pipeline/test_source_reader.py::test_all_parts_of_a_read_are_of_one_time",
         file="pipeline/source/reader.py",
         function="Reader.partitions",
         before="replace(spec, slice_pos=number)",
@@ -383,66 +395,6 @@ MUTANTS = (
         function="Reader._time",
         before="client.observe(raise_time_seen(self.handle, self.options.masters, at))",
         after="client.observe(at)",
-    ),
-    Mutant(
-        name="pushdown leaves all to spark",
-        rows="none",
-        test="tests/unit/pipeline/test_source_pushdown.py::test_filters_pushed_reach_every_scan_and_the_others_go_back",
-        file="pipeline/source/reader.py",
-        function="PushingReader.pushFilters",
-        before="if predicate is None or not _may_push(given, [*self.pushed, predicate]):",
-        after="if True:",
-    ),
-    Mutant(
-        name="pushdown pushed filter runs nowhere",
-        rows="none",
-        test="tests/unit/pipeline/test_source_pushdown.py::test_filters_pushed_reach_every_scan_and_the_others_go_back",
-        file="pipeline/source/reader.py",
-        function="PushingReader.pushFilters",
-        before="self.pushed.append(predicate)",
-        after="pass",
-    ),
-    Mutant(
-        name="spark pushes lists of any length",
-        rows="IN-61",
-        test=(
-            "tests/unit/pipeline/test_source_pushdown.py::"
-            "test_filters_beyond_what_a_task_should_carry_are_left_to_spark"
-        ),
-        file="pipeline/source/reader.py",
-        function="_may_push",
-        before="carried.values <= limits.SCAN_VALUES_PUSHED_MAX",
-        after="carried.values >= 0",
-    ),
-    Mutant(
-        name="spark forgets the option",
-        rows="IN-61",
-        test=(
-            "tests/unit/pipeline/test_source_pushdown.py::"
-            "test_conditions_beyond_what_a_scan_may_have_are_not_pushed_or_are_refused_at_the_driver"
-        ),
-        file="pipeline/source/reader.py",
-        function="_may_push",
-        before="and conditions_size((*given, *pushed)).fits()",
-        after="and conditions_size(pushed).fits()",
-    ),
-    Mutant(
-        name="pushdown null in a list is pushed",
-        rows="none",
-        test="tests/unit/pipeline/test_source_pushdown.py::test_filter_that_no_predicate_means_is_left_to_spark",
-        file="pipeline/source/reader.py",
-        function="predicate_of",
-        before='return Predicate(name, "in", values) if values and None not in values else None',
-        after='return Predicate(name, "in", values) if values else None',
-    ),
-    Mutant(
-        name="pushdown tablets order floats",
-        rows="none",
-        test="tests/unit/pipeline/test_source_pushdown.py::test_filter_that_no_predicate_means_is_left_to_spark",
-        file="pipeline/source/reader.py",
-        function="_column",
-        before="return path[0] if ordered else None",
-        after="return path[0]",
     ),
     Mutant(
         name="workers undo each other",
