@@ -18,15 +18,23 @@ from nyala.replica.client import TableHandle, parse_masters
 _DIGITS = 20
 
 
-def raise_time_seen(handle: TableHandle, masters: str, hybrid_time: int = 0) -> int:
+def application_folder() -> Path | None:
+    """Return the folder that the processes of this driver, or of this executor, share; None if Spark names none."""
+    folders = [Path(each) for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def raise_time_seen(handle: TableHandle, masters: str, hybrid_time: int = 0, folder: str = "") -> int:
     """Return the application's time for the cluster of that table, raised to `hybrid_time` if that is newer.
 
-    If Spark names no folder, the answer is `hybrid_time`: then one process does everything, and its client remembers
-    the time.
+    A task gives the driver's `folder`. If Spark names no folder, the answer is `hybrid_time`: then one process does
+    everything, and its client remembers the time.
     """
-    path = _file(handle.cluster_id or _spelling(masters))
-    if path is None:
+    place = Path(folder) if folder else application_folder()
+    if place is None:
         return hybrid_time
+    cluster = handle.cluster_id or _spelling(masters)
+    path = place / f"nyala-time-seen-{hashlib.sha256(cluster.encode()).hexdigest()[:16]}"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -43,10 +51,3 @@ def raise_time_seen(handle: TableHandle, masters: str, hybrid_time: int = 0) -> 
 def _spelling(masters: str) -> str:
     """Return a text that stands for the id of a cluster whose masters are of an older build and do not send it."""
     return ",".join(sorted(str(address) for address in parse_masters(masters)))
-
-
-def _file(cluster: str) -> Path | None:
-    """Return the cluster's file; None if there is no folder to share."""
-    name = f"nyala-time-seen-{hashlib.sha256(cluster.encode()).hexdigest()[:16]}"
-    folders = [Path(each) for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each]
-    return next((folder / name for folder in folders if folder.is_dir()), None)

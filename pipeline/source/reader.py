@@ -1,4 +1,4 @@
-"""Reads a table into Spark: one partition per tablet, or `slices` of each, all at one time."""
+"""Reads a table into Spark: one partition per tablet, or `slices` of each. A query reads all of them at one time."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from nyala.replica.types import (
 )
 
 from .application_time import raise_time_seen
+from .query_time import QueryTimes
 from .where import parse_where
 
 SLICES_MAX = 1024
@@ -30,7 +31,7 @@ _DIGITS_MAX = 18
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a read, from strings. `at_time`: hybrid time, 0 for now. `staleness_us`: 0 for none."""
+    """Options of a read, from strings. `at_time`: hybrid time, 0 for none. `staleness_us`: 0 for none."""
 
     masters: str
     table: str
@@ -39,6 +40,8 @@ class ReadOptions:
     at_time: int = 0
     slices: int = 1
     staleness_us: int = 0
+    at_first_use: bool = False
+    """Whether all queries of the DataFrame read as of the moment at which the first is planned."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -57,10 +60,12 @@ class ReadOptions:
             slices = 0
         if not 1 <= slices <= SLICES_MAX:
             raise _invalid(f"slices is 1 to {SLICES_MAX}, not {options.get('slices')!r}")
-        at_time, staleness_us = _time_of(options.get("at", "")), _staleness_us(options.get("staleness", ""))
-        if at_time and staleness_us:
+        at, staleness_us = options.get("at", ""), _staleness_us(options.get("staleness", ""))
+        if at and staleness_us:
             raise _invalid("at and staleness exclude each other: the one names a time, the other how old it may be")
-        return cls(masters, table, columns, options.get("where", ""), at_time, slices, staleness_us)
+        now = at.strip().lower() == "now"
+        at_time = 0 if now else _time_of(at)
+        return cls(masters, table, columns, options.get("where", ""), at_time, slices, staleness_us, now)
 
 
 def _invalid(why: str) -> Refused:
@@ -93,7 +98,7 @@ def _time_of(text: str) -> int:
             aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
             time = hybrid_from_us(round(aware.timestamp() * 1e6))
     except (ValueError, OverflowError) as error:
-        what = "at is an ISO timestamp or microseconds since 1970"
+        what = "at is an ISO timestamp, microseconds since 1970, or now"
         raise _invalid(f"{what}, not {shown(text)!r}") from error
     if not 0 < time <= MAX_HYBRID_TIME:
         raise _invalid(f"at is a time after 1970 and before 2041, not {shown(text)!r}")
@@ -102,13 +107,14 @@ def _time_of(text: str) -> int:
 
 @dataclass
 class Part(InputPartition):  # type: ignore[misc]
-    """One slice of one tablet at the read's time."""
+    """One slice of one tablet: at a time if the spec has one, otherwise at the time of each query."""
 
     pos: int
     spec: ScanSpec
+    times: QueryTimes
 
-    def __init__(self, pos: int, spec: ScanSpec) -> None:
-        self.pos, self.spec = pos, spec
+    def __init__(self, pos: int, spec: ScanSpec, times: QueryTimes) -> None:
+        self.pos, self.spec, self.times = pos, spec, times
         super().__init__(pos)
 
 
@@ -121,8 +127,8 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     columns: tuple[str, ...]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Choose the time, so that all partitions read the table as of one moment."""
-        client = shared_client(self.options.masters)
+        """Plan the reads of all queries of this `load()`: Spark keeps the answer. It has a time only if the options
+        name one."""
         spec = ScanSpec(
             columns=self.columns,
             predicates=parse_where(self.options.where, self.handle.schema),
@@ -131,16 +137,17 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         )
         check_spec(self.handle, spec)
         asked, slices = tablets_to_ask(self.handle, spec), range(self.options.slices)
-        spec = replace(spec, snapshot_time=self._time(client, asked))
-        return [Part(tablet.pos, replace(spec, slice_pos=number)) for tablet in asked for number in slices]
+        if self.options.at_time or self.options.at_first_use:
+            spec = replace(spec, snapshot_time=self._time_of_all_queries(asked))
+        times = QueryTimes.new()
+        return [Part(tablet.pos, replace(spec, slice_pos=number), times) for tablet in asked for number in slices]
 
-    def _time(self, client: Client, asked: Sequence[TabletHandle]) -> int:
-        """Return the time of all partitions, which read these tablets. No later stale read of this Spark application is
-        older: the executors do not report what they have read, so what is planned counts as read."""
-        client.observe(raise_time_seen(self.handle, self.options.masters))
+    def _time_of_all_queries(self, asked: Sequence[TabletHandle]) -> int:
+        """Return the time that the options name, for reads of these tablets. What is planned counts as read."""
+        client = self._client_that_has_seen()
         at = self.options.at_time
         if not at:
-            at = client.snapshot_time(self.handle, self.options.staleness_us, asked)
+            at = client.snapshot_time(self.handle, tablets=asked)
         elif at > client.time_seen:
             ahead_us = us_of_hybrid(at) - us_of_hybrid(client.snapshot_time(self.handle, tablets=asked))
             if ahead_us > limits.CLOCK_AHEAD_OF_CALLERS_US_MAX:
@@ -148,11 +155,36 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         client.observe(raise_time_seen(self.handle, self.options.masters, at))
         return at
 
+    def _time_of_query(self, part: Part) -> int:
+        """[task] Return the time of the query that this task belongs to. No later query of this Spark application
+        reads an older one."""
+        folder, spec = part.times.folder, part.spec
+
+        def choose() -> int:
+            asked = tablets_to_ask(self.handle, spec)
+            return self._client_that_has_seen(folder).snapshot_time(self.handle, spec.staleness_us, asked)
+
+        at = part.times.agreed(choose)
+        raise_time_seen(self.handle, self.options.masters, at, folder)
+        return at
+
+    def _client_that_has_seen(self, folder: str = "") -> Client:
+        """Return the process's client; it has seen what the application has read and written."""
+        client = shared_client(self.options.masters)
+        client.observe(raise_time_seen(self.handle, self.options.masters, folder=folder))
+        return client
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of one partition; it is complete, or an error is raised."""
         if not isinstance(partition, Part):
             raise TypeError(f"not a partition of this source: {partition!r}")
-        client = shared_client(self.options.masters)
-        tablet = self.handle.tablets[partition.pos]
-        for batch in client.scan_tablet(self.handle, tablet, partition.spec).batches:
+        at = partition.spec.snapshot_time or self._time_of_query(partition)
+        client, tablet = shared_client(self.options.masters), self.handle.tablets[partition.pos]
+        try:
+            found = client.scan_tablet(self.handle, tablet, replace(partition.spec, snapshot_time=at))
+        except Refused as error:
+            if error.code is Code.HISTORY_GONE and self.options.at_first_use:
+                error.add_note("With at = now a DataFrame reads as of its first use: load() it again.")
+            raise
+        for batch in found.batches:
             yield batch.select(list(self.columns))

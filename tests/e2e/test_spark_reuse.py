@@ -7,6 +7,7 @@ from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 
 from nyala.pipeline.source import register
 from tests.e2e.test_spark_source import write
@@ -63,3 +64,36 @@ def test_each_query_of_one_dataframe_has_the_rows_of_its_own_filters(road: Road)
         cached = frame.where("k < 10").cache()
         assert cached.count() == 10 and frame.count() == 100 and keys(cached.where("k = 3")) == [3]
         cached.unpersist()
+
+
+def test_each_query_of_one_dataframe_is_of_its_own_time(road: Road) -> None:
+    """Goal: a query holds what was acknowledged before it began, however often its DataFrame was used before; a stale
+    one what the application has seen, and is as old as allowed; both have what the application wrote. Method: one
+    DataFrame, one with `staleness`, a view, and one that was read before; another client writes between, and Spark. A
+    join of two uses reads both at one time. A frame with at = now stays as it was."""
+    lane = road.lane("again")
+    write(lane, [row(k, "0") for k in range(20)])
+    frame, stale, old, fixed = source(lane), source(lane, staleness="3600"), source(lane), source(lane, at="now")
+    frame.createOrReplaceTempView("again")
+
+    def shown(asked: Any) -> set[str]:
+        rows = asked.collect()
+        assert len(rows) == 20
+        return {each["v"] for each in rows}
+
+    assert shown(frame) == shown(stale) == shown(old) == shown(fixed) == {"0"}
+    for turn in ("1", "2", "3"):
+        write(lane, [row(k, turn) for k in range(20)])
+        assert shown(frame) == {turn}, "a strong read, again"
+        assert shown(stale) == {turn}, "what this application has seen"
+        assert shown(road.spark.table("again")) == shown(old) == {turn}
+        joined = frame.alias("a").join(frame.selectExpr("k", "v as w"), "k")
+        assert joined.where("v = w").count() == joined.sort("v").count() == 20
+    rows = [tuple(row(k, "spark").values()) for k in range(20)]
+    written = road.spark.createDataFrame(rows, "k bigint, v string, small tinyint, must int")
+    options = {"masters": road.stack.masters, "table": lane.name}
+    written.write.format("nyala").options(**options).mode("append").save()
+    assert shown(stale) == shown(frame) == {"spark"}
+    assert shown(fixed) == {"0"} and {each["v"] for each in fixed.rdd.collect()} == {"0"}
+    with pytest.raises(PythonException, match=r"an RDD .*load\(\)"):
+        frame.rdd.collect()

@@ -330,18 +330,31 @@ MUTANTS = (
     *(
         Mutant(
             name=f"every tablet is asked for the time of a {kind} read",
+            rows="none",
             test=(
                 "tests/unit/pipeline/test_source_reader.py"
                 f"::test_tablet_that_a_read_does_not_need_is_not_asked_for_the_time[more{number}]"
             ),
             file="pipeline/source/reader.py",
-            function="Reader._time",
+            function=function,
             before=before,
             after=after,
         )
-        for number, kind, before, after in (
-            (1, "stale", "self.options.staleness_us, asked)", "self.options.staleness_us, self.handle.tablets)"),
-            (2, "future", "tablets=asked", "tablets=self.handle.tablets"),
+        for number, kind, function, before, after in (
+            (
+                1,
+                "stale",
+                "Reader._time_of_query",
+                "spec.staleness_us, asked)",
+                "spec.staleness_us, self.handle.tablets)",
+            ),
+            (
+                2,
+                "future",
+                "Reader._time_of_all_queries",
+                "us_of_hybrid(client.snapshot_time(self.handle, tablets=asked))",
+                "us_of_hybrid(client.snapshot_time(self.handle, tablets=self.handle.tablets))",
+            ),
         )
     ),
     Mutant(
@@ -368,33 +381,126 @@ MUTANTS = (
         after="",
     ),
     Mutant(
-        name="spark read is of when its tasks run",
+        name="spark query is of when its tasks run",
         rows="none",
-        test="tests/process/test_api_process.py::test_spark_reads_what_was_there_when_its_read_was_planned",
+        test="tests/process/test_api_process.py::test_spark_query_reads_what_was_there_when_its_first_task_began",
         file="pipeline/source/reader.py",
-        function="Reader.partitions",
-        before="spec = replace(spec, snapshot_time=self._time(client, asked))",
-        after="spec = replace(spec, snapshot_time=self.options.at_time)",
+        function="Reader._time_of_query",
+        before="at = part.times.agreed(choose)",
+        after="at = choose()",
     ),
     Mutant(
-        name="spark read has a time for each part",
+        name="spark plan has one time",
         rows="none",
-        test="tests/unit/pipeline/test_source_reader.py::test_all_parts_of_a_read_are_of_one_time",
+        test="tests/e2e/test_spark_reuse.py::test_each_query_of_one_dataframe_is_of_its_own_time",
         file="pipeline/source/reader.py",
         function="Reader.partitions",
-        before="replace(spec, slice_pos=number)",
-        after="replace(spec, slice_pos=number, snapshot_time=self._time(client, asked))",
+        before="if self.options.at_time or self.options.at_first_use:",
+        after="if True:",
+    ),
+    Mutant(
+        name="spark plan has one strong time",
+        rows="IN-10",
+        test="tests/unit/pipeline/test_source_seen.py::test_each_query_of_one_plan_is_fresh_and_none_goes_back",
+        file="pipeline/source/reader.py",
+        function="Reader.partitions",
+        before="if self.options.at_time or self.options.at_first_use:",
+        after="if not self.options.staleness_us:",
+    ),
+    Mutant(
+        name="at = now is of each query",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_source_reader.py::test_dataframe_of_its_first_use_has_one_time_for_all_queries"
+        ),
+        file="pipeline/source/reader.py",
+        function="Reader.partitions",
+        before="if self.options.at_time or self.options.at_first_use:",
+        after="if self.options.at_time:",
+    ),
+    Mutant(
+        name="spark query is forgotten",
+        rows="IN-10",
+        test="tests/unit/pipeline/test_source_seen.py::test_each_query_of_one_plan_is_fresh_and_none_goes_back",
+        file="pipeline/source/reader.py",
+        function="Reader._time_of_query",
+        before="raise_time_seen(self.handle, self.options.masters, at, folder)",
+        after="pass",
+    ),
+    Mutant(
+        name="spark query forgets what was written",
+        rows="IN-10",
+        test="tests/unit/pipeline/test_source_seen.py::test_stale_read_of_a_spark_application_holds_what_it_wrote",
+        file="pipeline/source/reader.py",
+        function="Reader._client_that_has_seen",
+        before="client.observe(raise_time_seen(self.handle, self.options.masters, folder=folder))",
+        after="pass",
     ),
     Mutant(
         name="spark plan is forgotten",
         rows="IN-10",
-        test=(
-            "tests/unit/pipeline/test_source_seen.py::test_stale_read_of_a_spark_application_is_not_older_than_its_last"
-        ),
+        test="tests/unit/pipeline/test_source_seen.py::test_stale_read_after_a_spark_read_of_a_chosen_time",
         file="pipeline/source/reader.py",
-        function="Reader._time",
+        function="Reader._time_of_all_queries",
         before="client.observe(raise_time_seen(self.handle, self.options.masters, at))",
         after="client.observe(at)",
+    ),
+    Mutant(
+        name="spark stage is repeated at another time",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_source_reader.py::"
+            "test_all_tasks_of_a_query_read_at_one_time_and_those_of_the_next_at_a_later_one"
+        ),
+        file="pipeline/source/query_time.py",
+        function="QueryTimes.agreed",
+        before="return self._kept(db, query) or self._keep(db, query, choose())",
+        after="return self._keep(db, query + choose(), choose())",
+    ),
+    Mutant(
+        name="spark tasks that ask at once disagree",
+        rows="none",
+        test="tests/unit/pipeline/test_query_time.py::test_first_task_sets_the_time_of_the_query_for_all",
+        file="pipeline/source/query_time.py",
+        function="QueryTimes._keep",
+        before="INSERT OR IGNORE INTO",
+        after="INSERT OR REPLACE INTO",
+    ),
+    Mutant(
+        name="spark task asks its own folder",
+        rows="none",
+        test="tests/unit/pipeline/test_query_time.py::test_first_task_sets_the_time_of_the_query_for_all",
+        file="pipeline/source/query_time.py",
+        function="QueryTimes.agreed",
+        before="file = _file(Path(self.folder))",
+        after="file = _file(application_folder() or Path())",
+    ),
+    Mutant(
+        name="spark task of a forgotten query chooses anew",
+        rows="none",
+        test="tests/unit/pipeline/test_query_time.py::test_times_are_bounded_and_a_forgotten_query_is_refused",
+        file="pipeline/source/query_time.py",
+        function="QueryTimes._keep",
+        before="if query <= forgotten:",
+        after="if query < 0:",
+    ),
+    Mutant(
+        name="spark task of an rdd goes on",
+        rows="none",
+        test="tests/unit/pipeline/test_source_reader.py::test_tasks_that_cannot_agree_on_a_time_read_nothing",
+        file="pipeline/source/query_time.py",
+        function="_running_query",
+        before="if query is None:",
+        after="if query is None and (query := 0):",
+    ),
+    Mutant(
+        name="spark task on another host goes on",
+        rows="none",
+        test="tests/unit/pipeline/test_source_reader.py::test_tasks_that_cannot_agree_on_a_time_read_nothing",
+        file="pipeline/source/query_time.py",
+        function="QueryTimes.agreed",
+        before="if not self.folder or not file.exists():",
+        after="if False:",
     ),
     Mutant(
         name="workers undo each other",
@@ -448,8 +554,8 @@ MUTANTS = (
         test="tests/unit/pipeline/test_source_seen.py::test_time_of_an_application_is_of_one_cluster",
         file="pipeline/source/application_time.py",
         function="raise_time_seen",
-        before="_file(handle.cluster_id or _spelling(masters))",
-        after="_file(_spelling(masters))",
+        before="cluster = handle.cluster_id or _spelling(masters)",
+        after="cluster = _spelling(masters)",
     ),
     Mutant(
         name="table does not say of which cluster it is",

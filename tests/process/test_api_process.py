@@ -25,6 +25,7 @@ from nyala.replica.rows import ColumnType, PartitionSpec
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 from tests.harness.every_type import KINDS, values
 from tests.harness.register_load import SCHEMA, RegisterLoad
+from tests.harness.spark_tasks import in_query
 from tests.unit.infra.test_command_imports import LOOK, run
 from tests.unit.infra.test_completion import offered
 
@@ -261,23 +262,33 @@ def test_clients_that_mix_reads_over_three_tablets_see_histories_that_are_explai
     assert load.history.verify() > 300
 
 
-def test_spark_reads_what_was_there_when_its_read_was_planned(cluster: nyala.Cluster, servers: LocalCluster) -> None:
-    """Goal: all parts of a Spark read are of one snapshot, however late a task reads its own. Method: a read of three
-    tablets in slices is planned and its first part read; every row is changed or deleted, others are added; then all
-    parts, as Spark sends them, hold what was there."""
+def test_spark_query_reads_what_was_there_when_its_first_task_began(
+    cluster: nyala.Cluster, servers: LocalCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Goal: all parts of a Spark query are of one snapshot, however late a task reads its own, and the next query of
+    the same plan is of a new one. Method: a read of three tablets in slices is planned, rows are added, and its first
+    part is read; every row is changed or deleted, others are added; then all parts, as Spark sends them, hold what was
+    there; in the next query what is there now."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     table = cluster.create_table("planned", {"k": "int64", "v": "int64"}, key="k", hash_buckets=3)
     table.insert(pa.table({"k": np.arange(300), "v": np.zeros(300, np.int64)}))
     options = {"masters": servers.masters[0].address, "table": "planned", "slices": "2"}
     reader = Reader(ReadOptions.of(options), table.handle, ("k", "v"))
     parts = pickle.loads(pickle.dumps(reader.partitions()))
     rows = lambda part: pa.Table.from_batches(reader.read(part), table.schema).sort_by("k")  # noqa: E731
-    early = rows(parts[0])
+    table.insert(pa.table({"k": np.arange(300, 310), "v": np.zeros(10, np.int64)}))
+    with in_query(1):
+        early = rows(parts[0])
     table.upsert(pa.table({"k": np.arange(100, 400), "v": np.ones(300, np.int64)}))
     table.delete(pa.table({"k": np.arange(100)}))
-    read = [rows(part) for part in parts]
-    assert 0 < early.num_rows < 300 and read[0].equals(early)
+    with in_query(1):
+        read = [rows(part) for part in parts]
+    with in_query(2):
+        new = pa.concat_tables([rows(part) for part in parts]).sort_by("k").to_pylist()
+    assert new == [{"k": k, "v": 1} for k in range(100, 400)]
+    assert 0 < early.num_rows < 310 and read[0].equals(early)
     whole = pa.concat_tables(read).sort_by("k").to_pylist()
-    assert whole == [{"k": k, "v": 0} for k in range(300)] and table.count(where="v = 1") == table.count() == 300
+    assert whole == [{"k": k, "v": 0} for k in range(310)] and table.count(where="v = 1") == table.count() == 300
 
 
 def test_write_larger_than_a_batch_with_repeated_keys_keeps_its_order(cluster: nyala.Cluster) -> None:

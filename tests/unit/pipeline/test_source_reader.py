@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from nyala.pipeline.source.reader import Reader, ReadOptions
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, Predicate, TableSchema
 from nyala.replica.types import Code, Refused, limits
+from tests.harness.spark_tasks import in_query
 
 SCHEMA = TableSchema(
     1,
@@ -36,9 +38,10 @@ OPTIONS = {"masters": "m:1", "table": "t"}
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SimpleNamespace]:
     """The process's client as far as a read uses it: it notes each scan, and answers with one row of every column; no
-    two snapshot times are equal."""
+    two snapshot times are equal. The process is a task of a query."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     row = pa.RecordBatch.from_pylist([{"k": 7, "v": "x", "n": 1, "d": 0.5, "f": 0.5}], SCHEMA.arrow)
     scans: list[tuple[str, Any, int]] = []
 
@@ -59,7 +62,8 @@ def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made.time_seen, made.observe = 0, lambda time: setattr(made, "time_seen", max(made.time_seen, time))
     for module in (reader, data_source):
         monkeypatch.setattr(module, "shared_client", lambda _: made)
-    return made
+    with in_query(1):
+        yield made
 
 
 def made_reader(columns: tuple[str, ...] = SCHEMA.names, **options: str) -> Reader:
@@ -99,25 +103,79 @@ def test_condition_on_the_key_leaves_tablets_out(client: SimpleNamespace) -> Non
     assert len({pos for pos, _ in pinned}) == 1 and {number for _, number in pinned} == {0, 1, 2}
 
 
-@pytest.mark.parametrize("more", [{}, {"staleness": "5"}, {"at": "2033-01-01T00:00:00"}])
+@pytest.mark.parametrize("more", [{}, {"staleness": "5"}, {"at": "2033-01-01T00:00:00"}, {"at": "now"}])
 def test_tablet_that_a_read_does_not_need_is_not_asked_for_the_time(
     more: dict[str, str], client: SimpleNamespace
 ) -> None:
-    """Goal: a tablet without a server delays no read of other tablets. Method: a read of one key, strong, stale and of
-    a given time; the tablets that are asked for the time, and those that are read."""
-    parts = made_reader(where="k = 7", **more).partitions()
-    assert client.timed == [[part.pos for part in parts]] and len(parts) == 1  # type: ignore[attr-defined]
+    """Goal: a tablet without a server delays no read of other tablets. Method: a read of one key, strong, stale, of a
+    given time and of the first use; the tablets that are asked for the time, and those that are read."""
+    asking = made_reader(where="k = 7", **more)
+    (part,) = asking.partitions()
+    list(asking.read(part))
+    assert client.timed == [[part.pos]]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("staleness", [{}, {"staleness": "5"}])
-def test_all_parts_of_a_read_are_of_one_time(staleness: dict[str, str], client: SimpleNamespace) -> None:
-    """Goal: all parts of a Spark read use one snapshot time. Method: a client whose every time is later; tablets in
-    slices, the parts as Spark sends them; then the time of each scan. A second read is of a time of its own."""
+def test_all_tasks_of_a_query_read_at_one_time_and_those_of_the_next_at_a_later_one(
+    staleness: dict[str, str], client: SimpleNamespace
+) -> None:
+    """Goal: all parts of a Spark query use one snapshot time, also when a stage is repeated, and each query has its
+    own, though Spark plans once. Method: a client whose every time is later; tablets in slices, the parts as Spark
+    sends them, read twice in a query, once in the next, and again in the first; then the time of each scan."""
     asking = made_reader(slices="3", **staleness)
-    for _ in range(2):
-        for part in pickle.loads(pickle.dumps(asking.partitions())):
+    parts = pickle.loads(pickle.dumps(asking.partitions()))
+    for query in (1, 1, 2, 1):
+        with in_query(query):
+            for part in parts:
+                list(asking.read(part))
+    times = [spec.snapshot_time >> 12 for _, spec, _ in client.scans]
+    assert times == [99] * 24 + [100] * 12 + [99] * 12
+
+
+def test_two_dataframes_of_one_query_have_times_of_their_own(client: SimpleNamespace) -> None:
+    """Goal: the time of a read is of the tablets that it reads. Method: a join of two, each planned; their scans."""
+    for asking in (made_reader(), made_reader(where="k = 7")):
+        for part in asking.partitions():
             list(asking.read(part))
-    assert [spec.snapshot_time for _, spec, _ in client.scans] == [99 << 12] * 12 + [100 << 12] * 12
+    assert [spec.snapshot_time >> 12 for _, spec, _ in client.scans] == [99] * 4 + [100]
+
+
+def test_dataframe_of_its_first_use_has_one_time_for_all_queries(client: SimpleNamespace) -> None:
+    """Goal: with at = now there is one snapshot for many queries, for an RDD, and on many hosts; if the table's history
+    no longer reaches back, the error names the remedy. Method: two queries and a task without one."""
+    asking = made_reader(at="now")
+    parts = asking.partitions()
+    for query in (1, 2, None):
+        with in_query(query):
+            for part in parts:
+                list(asking.read(part))
+    assert {spec.snapshot_time >> 12 for _, spec, _ in client.scans} == {99} and len(client.scans) == 12
+
+    def gone(*_: Any) -> Any:
+        raise Refused(Code.HISTORY_GONE, "too old")
+
+    client.scan_tablet = gone
+    with pytest.raises(Refused) as told:
+        list(asking.read(parts[0]))
+    assert "load() it again" in told.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "away", "why"), [(None, False, r"RDD .*at = \"now\""), (1, True, "not on this host")]
+)
+def test_tasks_that_cannot_agree_on_a_time_read_nothing(
+    query: int | None, away: bool, why: str, client: SimpleNamespace, tmp_path: Path
+) -> None:
+    """Goal: no query is silently of two times, or of an old one. Method: a task of an RDD, which has no query; one on
+    a host that does not have the driver's folder. The error says what to do."""
+    asking = made_reader()
+    part = asking.partitions()[0]
+    if away:
+        tmp_path.rename(tmp_path.with_name("elsewhere"))
+    with in_query(query), pytest.raises(Refused, match=why) as told:
+        list(asking.read(part))
+    assert told.value.code is Code.INVALID_ARGUMENT and "load() the DataFrame" in str(told.value)
+    assert not client.scans and not client.timed
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from nyala.pipeline.source.reader import Reader, ReadOptions
 from nyala.pipeline.source.writer import WriteOptions, Writer, Written
 from nyala.replica.types import hybrid_from_us
 from tests.harness.played_tablets import PlayedClient, PlayedTablets, table_of
+from tests.harness.spark_tasks import in_query
 
 MASTERS = "m:1,m:2"
 SECOND_US = 1_000_000
@@ -30,6 +31,7 @@ class Application:
         self.played = PlayedTablets(Random(5), [TABLE])
         self.another = PlayedClient(self.played)
         self._patch = monkeypatch
+        self._queries = 0
         monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
 
     def plan(self, **options: str) -> list[Any]:
@@ -41,10 +43,15 @@ class Application:
 
     def read(self, **options: str) -> set[int]:
         """The values that a read shows, in every tablet."""
-        parts = self.plan(**options)
+        return self.query(self.plan(**options), **options)
+
+    def query(self, parts: list[Any], **options: str) -> set[int]:
+        """The values that another query of that plan shows, in every tablet."""
+        self._queries += 1
         self._patch.setattr(source_reader, "shared_client", lambda _: PlayedClient(self.played))
         reader = Reader(ReadOptions.of({"masters": MASTERS, "table": "t", **options}), TABLE, ("k", "v"))
-        return {v for part in parts for batch in reader.read(part) for v in batch["v"].to_pylist()}
+        with in_query(self._queries):
+            return {v for part in parts for batch in reader.read(part) for v in batch["v"].to_pylist()}
 
     def write_elsewhere(self, value: int) -> int:
         """Another client's write to every tablet, and two seconds; the time of the last."""
@@ -70,6 +77,25 @@ def test_stale_read_of_a_spark_application_is_not_older_than_its_last(
     application.write_elsewhere(2)
     assert application.read(**before) == {2}
     assert application.read(staleness="30") == {2}
+
+
+def test_each_query_of_one_plan_is_fresh_and_none_goes_back(application: Application) -> None:
+    """IN-10. Goal: though Spark plans a DataFrame once, a strong query of it holds every write before, a stale one is
+    as old as allowed and not older than what the application has read or written. Method: two plans, strong and stale,
+    and writes of another client and of the application between their queries."""
+    strong, stale = application.plan(), application.plan(staleness="30")
+    assert application.query(strong) == {1} == application.query(stale, staleness="30")
+    for value in (2, 3):
+        application.write_elsewhere(value)
+        assert application.query(stale, staleness="30") == {value - 1}, "as old as allowed"
+        assert application.query(strong) == {value}
+        assert application.query(stale, staleness="30") == {value}, "not older than what was read"
+    times = [application.another.write(tablet.tablet_id, 4) for tablet in TABLE.tablets]
+    Writer(WriteOptions(MASTERS, "t"), TABLE).commit([Written(1, max(times))])
+    assert application.query(stale, staleness="30") == {4}, "what was written"
+    application.write_elsewhere(5)
+    application.played.now_us += 60 * SECOND_US
+    assert application.query(stale, staleness="30") == {5}
 
 
 def test_stale_read_of_another_spark_application_may_be_older(
