@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent import futures
+from contextlib import contextmanager, suppress
 from typing import Any
+
+import grpc
 
 from nyala.replica.rpc import HEAD_BYTES, address_to_pb, body_length, frame, pb, pb_grpc
 from nyala.replica.types import Address
 from tests.harness.patience import patience_s
 
 WAIT_S = patience_s(60.0)
+NUMBER = 7
+"""The number of the process in requests for links that are made by hand."""
 
 
-def ask_for_link(channel: Any, sender: str, dest_uuid: str) -> Any:
+def ask_for_link(channel: Any, sender: str, dest_uuid: str, at: Address = Address("127.0.0.1", 1)) -> Any:
     """Return the server's pb.OpenLinkReply."""
     stub: Any = pb_grpc.PeerServiceStub(channel)  # type: ignore[no-untyped-call]
-    here = address_to_pb(Address("127.0.0.1", 1))
-    return stub.OpenLink(pb.OpenLinkRequest(from_uuid=sender, dest_uuid=dest_uuid, from_address=here), timeout=WAIT_S)
+    here = address_to_pb(at)
+    request = pb.OpenLinkRequest(from_uuid=sender, dest_uuid=dest_uuid, from_address=here, process=NUMBER)
+    return stub.OpenLink(request, timeout=WAIT_S)
+
+
+class PlayedSender(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
+    """Answers as the process of every server whose links are made by hand, and grants links that lead nowhere."""
+
+    def __init__(self) -> None:
+        self.asked_for_links: list[pb.OpenLinkRequest] = []
+
+    def IsProcess(self, request: Any, context: Any) -> pb.ProcessReply:
+        return pb.ProcessReply(same=request.process == NUMBER)
+
+    def OpenLink(self, request: Any, context: Any) -> pb.OpenLinkReply:
+        self.asked_for_links.append(request)
+        return pb.OpenLinkReply(port=1, ticket=b"t" * 16)
+
+
+@contextmanager
+def played_sender() -> Iterator[tuple[PlayedSender, Address]]:
+    """A played sender, and the address at which it listens."""
+    played, server = PlayedSender(), grpc.server(futures.ThreadPoolExecutor(4))
+    pb_grpc.add_PeerServiceServicer_to_server(played, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield played, Address("127.0.0.1", port)
+    finally:
+        server.stop(None)
 
 
 def trusting(

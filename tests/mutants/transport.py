@@ -315,4 +315,141 @@ MUTANTS = (
         before="return next((c for c in others if c.idle), others[0] if others else newest)",
         after="return others[0] if others else newest",
     ),
+    Mutant(
+        name="a sender is believed without an answer",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_sender_counts_only_if_its_process_answers_where_it_is_known"
+        ),
+        file="replica/transport/sender_check.py",
+        function="SenderCheck.is_member",
+        before="if not is_proven(answers):",
+        after="if not answers:",
+    ),
+    Mutant(
+        name="another process of the uuid proves its sender",
+        rows="IN-50",
+        test=("tests/unit/transport/test_transport_senders.py::test_sender_is_proven_by_its_process_alone"),
+        file="replica/transport/sender_check.py",
+        function="is_proven",
+        before="return Answer.SAME in answers and Answer.OTHER not in answers",
+        after="return Answer.SAME in answers",
+    ),
+    Mutant(
+        name="an address counts because its sender gives it",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_sender_counts_only_if_its_process_answers_where_it_is_known"
+        ),
+        file="replica/transport/sender_check.py",
+        function="SenderCheck.is_member",
+        before="address in known or await ask(self._uuid, uuid, address, process) is Answer.SAME",
+        after="address in known or await ask(self._uuid, uuid, address, process) is not None",
+    ),
+    Mutant(
+        name="a former build may have any number",
+        rows="IN-50",
+        test=("tests/unit/transport/test_transport_senders.py::test_server_of_the_former_build_is_proven_by_its_uuid"),
+        file="replica/transport/sender_check.py",
+        function="ask",
+        before="return Answer.OTHER if process else Answer.SAME",
+        after="return Answer.SAME",
+    ),
+    Mutant(
+        name="a number is good for each receiver",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_numbers_are_of_one_receiver_and_none_for_a_server_that_is_not_known"
+        ),
+        file="replica/transport/network.py",
+        function="PeerNetwork.number_for",
+        before="blake2b(uuid.encode(), key",
+        after="blake2b(b'', key",
+    ),
+    Mutant(
+        name="an unknown server gets a number",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_numbers_are_of_one_receiver_and_none_for_a_server_that_is_not_known"
+        ),
+        file="replica/transport/network.py",
+        function="PeerNetwork.number_for",
+        before="if not self.knows(uuid):",
+        after="if False:",
+    ),
+    Mutant(
+        name="an unproven address is used for a known server",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_address_that_only_its_sender_gives_is_used_for_no_known_server"
+        ),
+        file="replica/transport/network.py",
+        function="PeerNetwork.addresses",
+        before="return found or self._hinted.get(uuid, ())",
+        after="return (*self._hinted.get(uuid, ()), *found)",
+    ),
+    Mutant(
+        name="a forged link ends an honest one",
+        rows="IN-50, IN-51",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_unproven_link_ends_no_other_and_ends_itself_once_its_sender_is_known"
+        ),
+        file="replica/transport/listener.py",
+        function="Listener.prove",
+        before="if found.proven:",
+        after="if True:",
+    ),
+    Mutant(
+        name="a link stays a stranger's",
+        rows="IN-50, IN-51",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_unproven_link_ends_no_other_and_ends_itself_once_its_sender_is_known"
+        ),
+        file="replica/transport/listener.py",
+        function="Listener._look",
+        before="self.end_unproven(uuid)",
+        after="pass",
+    ),
+    Mutant(
+        name="strangers are heard as members",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::test_strangers_link_changes_no_log_no_commit_and_no_clock"
+        ),
+        file="replica/transport/servicer.py",
+        function="PeerServicer._deliver_one",
+        before="if not proven and needs_proof(message)",
+        after="if False and needs_proof(message)",
+    ),
+    Mutant(
+        name="an append needs no proof",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_each_kind_of_message_that_a_leader_or_voter_alone_sends_needs_proof"
+        ),
+        file="replica/raft/message_checks.py",
+        function="needs_proof",
+        before="isinstance(m, AppendEntries | TimeoutNow)",
+        after="isinstance(m, TimeoutNow)",
+    ),
+    Mutant(
+        name="an acknowledgement needs no proof",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_each_kind_of_message_that_a_leader_or_voter_alone_sends_needs_proof"
+        ),
+        file="replica/raft/message_checks.py",
+        function="needs_proof",
+        before="return m.code is Code.OK",
+        after="return False",
+    ),
 )

@@ -11,18 +11,16 @@ import pytest
 
 from nyala.replica.raft import AppendEntries, Message, VoteRequest
 from nyala.replica.rows import CHECKSUM_DEFINITION, WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import message_to_pb, pb
+from nyala.replica.rpc import address_to_pb, message_to_pb, pb
 from nyala.replica.types import Code, Entry, EntryKind, OpId, hybrid_from_us, limits, new_uuid
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.hostile import Payload, good, mutations, other_messages, poisoned_offsets
-from tests.harness.links import HandMadeLink, ask_for_link
+from tests.harness.links import HandMadeLink, ask_for_link, played_sender
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 pytestmark = pytest.mark.process
 
 HOUR_US = 3_600_000_000
-NOWHERE = pb.Address(host="127.0.0.1", port=1)
-"""The address of members that the test plays over links."""
 
 
 @pytest.fixture(scope="module")
@@ -205,8 +203,13 @@ def append_of(leader: str, target: Target, *entries: Entry, prev: OpId = OpId(0,
 def test_appends_of_a_peer_with_bad_bytes_or_a_wild_clock_are_dropped(cluster: LocalCluster) -> None:
     """Goal: bad bytes from a peer end no process and reach no log. Method: the test acts as the leader of a group of
     three over a link: an entry with a wrong CRC, entries and a safe time an hour ahead; then good ones."""
+    with played_sender() as (_, at):
+        play_leader(cluster, address_to_pb(at))
+
+
+def play_leader(cluster: LocalCluster, at: pb.Address) -> None:
     leader, third = new_uuid(), new_uuid()
-    peers = [pb.Member(uuid=u, addresses=[NOWHERE], votes=True, holds_data=True) for u in (leader, third)]
+    peers = [pb.Member(uuid=u, addresses=[at], votes=True, holds_data=True) for u in (leader, third)]
     target = Target(cluster, "played", *peers)
     rows = encode_batch(batch([1], ["a"]))
     meta = WriteMeta((1, 2), 1, client_id="c", sequence=1).encode()

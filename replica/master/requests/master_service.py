@@ -189,7 +189,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
             reply.need_full_report = state.soft.heartbeat(beat, reports, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
             # Only of members: a server takes messages of the servers whose addresses it gets here.
-            sought = [uuid for uuid in request.seeking if state.catalog.addresses_of(uuid)]
+            sought = [uuid for uuid in request.seeking if state.catalog.tablets_with(uuid)]
             reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(sought))
             await state.descriptions.make_for(state.catalog, state.soft, request.server_uuid)
             await state.lead()  # the descriptions took time
