@@ -70,8 +70,6 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         self._is_member = is_member
         self._number_for = number_for
         self._is_absent = is_absent
-        self.withheld: dict[str, None] = {}
-        """The latest senders that are not proven and of which a message was withheld."""
         self._on_fatal = on_fatal
         self._on_heard = on_heard
         self._check_caller = check_caller
@@ -136,10 +134,8 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         return pb.ProcessReply(same=bool(own) and own == request.process)
 
     def seeking(self) -> list[str]:
-        """The sorted uuids of servers whose open links are not proven, although a replica here needs what they send.
-        The masters may give their addresses."""
-        self.withheld = {u: None for u in self.withheld if u in self.listener.unproven_senders}
-        return sorted(self.withheld)
+        """The sorted uuids of servers whose open links are not proven. The masters may give their addresses."""
+        return sorted(self.listener.unproven_senders)
 
     def _take(self, sender: str, body: bytes, proven: bool) -> bool:
         if why := too_many_parts(body):
@@ -180,8 +176,6 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         except (Refused, ValueError, InvariantViolation) as error:
             return str(error)
         if not proven and needs_proof(message) and not self._is_absent(wire.tablet_id):
-            if len(self.withheld) < limits.PEERS_UNKNOWN_MAX:
-                self.withheld[sender] = None
             return ""  # it comes again on a link that is proven
         try:
             return self._deliver(wire.tablet_id, message) or ""

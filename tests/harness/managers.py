@@ -10,7 +10,7 @@ from nyala.replica.raft import Message
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.runtime.lanes import LoopPost
 from nyala.replica.server.tablets.manager import TabletManager
-from nyala.replica.types import Clock, Disk, HybridClock
+from nyala.replica.types import Clock, Disk, HybridClock, RaftConfig
 from tests.harness.copies import TARGET_UUID, TestClock
 
 
@@ -22,6 +22,7 @@ def new_manager(
     pulse: Callable[[Sequence[str]], None] = lambda uuids: None,
     clock: Clock | None = None,
     options: ServerOptions | None = None,
+    learn_config: Callable[[RaftConfig], None] = lambda config: None,
 ) -> TabletManager:
     """Return a manager on the running loop; the test starts, ticks and stops it. `sent` receives what it would have
     sent."""
@@ -36,7 +37,7 @@ def new_manager(
         heavy=ThreadPoolExecutor(2),
         send=(lambda messages: None) if sent is None else sent.extend,
         pulse=pulse,
-        learn_config=lambda config: None,
+        learn_config=learn_config,
         on_copy_needed=lambda tablet_id, need: None,
         on_fatal=on_fatal,
     )

@@ -123,4 +123,22 @@ MUTANTS = (
         before="(*self._manager.options.masters, *self._listed)",
         after="self._manager.options.masters",
     ),
+    Mutant(
+        name="masters give addresses of any server",
+        rows="IN-50, CN-34",
+        test="tests/unit/master/test_master_found.py::test_masters_give_addresses_of_members_alone",
+        file="replica/master/requests/master_service.py",
+        function="MasterService.Heartbeat",
+        before="if state.catalog.tablets_with(uuid)]",
+        after="if uuid]",
+    ),
+    Mutant(
+        name="another cluster's config is learned",
+        rows="MF-04, IN-50",
+        test="tests/unit/master/test_master_found.py::test_master_that_was_away_learns_a_later_config_from_the_masters_that_it_knows",
+        file="replica/master/group/leaving.py",
+        function="learned",
+        before=" and seen.cluster_id == cluster_id",
+        after="",
+    ),
 )

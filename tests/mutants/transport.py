@@ -452,4 +452,16 @@ MUTANTS = (
         before="return m.code is Code.OK",
         after="return False",
     ),
+    Mutant(
+        name="members in tombstones are not known",
+        rows="IN-50, TC-77",
+        test=(
+            "tests/unit/server/test_server_votes_of_the_absent.py::"
+            "test_server_with_a_tombstone_alone_knows_the_members_that_may_ask_for_its_vote"
+        ),
+        file="replica/server/tablets/manager.py",
+        function="TabletManager.start",
+        before="self.learn_config(cmeta.committed_config)",
+        after="pass",
+    ),
 )

@@ -6,7 +6,7 @@ until then: the others have a leader, and refuse its pre-votes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nyala.replica.types import Address, RaftConfig
 
@@ -26,33 +26,36 @@ def leaves_out(own: RaftConfig, uuid: str, cluster_id: str, asked: str, seen: Ma
     return same and seen.config.opid > own.opid and seen.config.member(uuid) is None
 
 
-def is_later(own: RaftConfig, cluster_id: str, asked: str, seen: MasterSeen) -> bool:
-    """Whether the answer of the member `asked` of `own` has a later committed config of the same cluster. An empty
-    `asked`: of any master, at an address of the command line. Pure."""
-    return asked in ("", seen.uuid) and seen.cluster_id == cluster_id and seen.config.opid > own.opid
+def learned(
+    own: RaftConfig, uuid: str, cluster_id: str, answers: Iterable[tuple[str, MasterSeen]]
+) -> tuple[RaftConfig | None, bool]:
+    """The latest committed config of the group that the answers have, and whether it removes this master; None if none
+    is later than `own`. Pure.
+
+    `answers`: with the member of `own` that was asked, or an empty text for a master of the command line. Only a
+    member's answer removes this master.
+    """
+    found = None
+    for asked, seen in answers:
+        if asked and leaves_out(own, uuid, cluster_id, asked, seen):
+            return seen.config, True
+        ours = asked in ("", seen.uuid) and seen.cluster_id == cluster_id
+        if ours and seen.config.opid > (found or own).opid:
+            found = seen.config
+    return found, False
 
 
 async def later_config(
     group: CatalogGroup, uuid: str, cluster_id: str, told: Sequence[Address]
 ) -> tuple[RaftConfig | None, bool]:
-    """A later committed config of the group, and whether the group has removed this master by it; None as far as it
-    knows. It asks if it hears of no leader: the leader may be a master that this one does not know yet.
-
-    It asks the other members, and `told`, the masters of its command line. Only a member's answer removes it.
-    """
+    """As `learned`, of the other members and of `told`, the masters of the command line. They are asked if this master
+    hears of no leader: the leader may be one that it does not know yet."""
     own = group.replica.committed_config
     if own.member(uuid) is None:
         return own, True
     if group.replica.leader_uuid:
         return None, False
-    found = None
     members = [(m.uuid, m.addresses[0]) for m in own.members if m.uuid != uuid and m.addresses]
-    for asked, address in (*members, *(("", address) for address in told)):
-        seen = await look_at(address)
-        if seen is None or not is_later(own, cluster_id, asked, seen):
-            continue
-        if asked and leaves_out(own, uuid, cluster_id, asked, seen):
-            return seen.config, True
-        if found is None or seen.config.opid > found.opid:
-            found = seen.config
-    return found, False
+    places = (*members, *(("", address) for address in told))
+    answers = [(asked, await look_at(address)) for asked, address in places]
+    return learned(own, uuid, cluster_id, [(asked, seen) for asked, seen in answers if seen is not None])

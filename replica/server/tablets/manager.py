@@ -165,6 +165,8 @@ class TabletManager:
                     continue
                 hosted = self._add(settled)
                 hosted.cmeta = cmeta
+                if cmeta is not None:  # a tombstone votes, and only a server that knows a candidate can prove its vote
+                    self.learn_config(cmeta.committed_config)
                 hosted.opening = settled.data_state is DataState.READY
             else:
                 hosted = self._add_unknown(tablet_id)

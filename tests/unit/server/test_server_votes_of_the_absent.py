@@ -18,7 +18,7 @@ from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.server.tablets.tombstone import answer_without_replica
 from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import CopyRequest, LocalCopySource
-from nyala.replica.types import Code, DataState, OpId, Refused, next_generation
+from nyala.replica.types import Code, DataState, OpId, RaftConfig, Refused, next_generation
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,
@@ -244,3 +244,22 @@ def test_server_that_lost_a_superblock_gives_no_vote_until_a_copy_is_complete() 
 
     with_server(disk, third)
     source.replica.close()
+
+
+def test_server_with_a_tombstone_alone_knows_the_members_that_may_ask_for_its_vote() -> None:
+    """IN-50, TC-77. Goal: a candidate takes a vote only on a link that is proven, and a server proves links only to
+    servers that it knows; so a tombstone's config is known after a restart. Method: a tombstone; the configs that the
+    server learns when it starts."""
+    disk, learned = new_disk(), list[RaftConfig]()
+    tombstone(disk, KEPT, term=5)
+    kept = ConsensusMeta.load(disk, TABLET).committed_config
+
+    async def life() -> None:
+        fatal: list[BaseException] = []
+        manager = new_manager(disk, fatal.append, learn_config=learned.append)
+        await manager.start()
+        await manager.stop()
+        assert fatal == []
+
+    asyncio.run(life())
+    assert learned == [kept] and kept.members
