@@ -47,6 +47,8 @@ class PeerNetwork:
         self._hinted: dict[str, tuple[Address, ...]] = {}
         self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
+        self._all_configured: dict[str, dict[Address, None]] = {}
+        """The addresses of each server in all configs, the first ones of a bounded number."""
         self._unknown: dict[str, None] = {}
         """Servers with a link that neither a config here nor a master names, in the order in which the links were
         opened."""
@@ -108,9 +110,11 @@ class PeerNetwork:
         """Note the address of `uuid` that the masters give: tried after its own, and before those in configs."""
         self._note(self._listed, uuid, addresses)
 
-    def trusted(self, uuid: str) -> tuple[Address, ...]:
-        """The addresses of `uuid` that the masters or configs give. Its own word for one is not among them."""
-        return tuple(dict.fromkeys((*self._listed.get(uuid, ()), *self._configured.get(uuid, ()))))
+    def trusted(self, uuid: str) -> tuple[tuple[Address, ...], ...]:
+        """The addresses at which `uuid` may be asked for: those of the masters, then those of all configs. Its own word
+        for one is not among them."""
+        configured = tuple(self._all_configured.get(uuid, ()))
+        return tuple(known for known in (self._listed.get(uuid, ()), configured) if known)
 
     def lost(self) -> list[str]:
         """The sorted uuids of servers to which there is no link, because the last attempt failed or no address is
@@ -126,7 +130,13 @@ class PeerNetwork:
     def learn_config(self, config: RaftConfig) -> None:
         """Note the addresses of the members of `config`: tried after those that the member or the masters gave."""
         for member in config.members:
+            places = self._all_configured.setdefault(member.uuid, {})
+            room = limits.SERVER_ADDRESSES_MAX - len(places)
+            new = [place for place in member.addresses if place not in places][:room]
             self._note(self._configured, member.uuid, member.addresses)
+            if new:
+                places.update(dict.fromkeys(new))
+                self.on_known(member.uuid)
 
     def addresses(self, uuid: str) -> tuple[Address, ...]:
         """The known addresses of `uuid`, in the order in which they are tried."""
@@ -137,17 +147,17 @@ class PeerNetwork:
     def _note(self, known: dict[str, tuple[Address, ...]], uuid: str, addresses: Sequence[Address]) -> None:
         if not addresses or uuid == self._uuid:
             return
-        before, trusted = self.addresses(uuid), self.trusted(uuid)
-        known.pop(uuid, None)
+        before, knew = self.addresses(uuid), self.knows(uuid)
+        changed = known.pop(uuid, ()) != tuple(addresses)
         known[uuid] = tuple(addresses)
         after = self.addresses(uuid)
         peer = self._peers.get(uuid)
         if peer is not None and before != after:
             peer.move(after)
-        if self.trusted(uuid) != trusted:
-            if not trusted:
-                self._hinted.pop(uuid, None)
-                self.relink(uuid)  # with a number
+        if not knew and self.knows(uuid):
+            self._hinted.pop(uuid, None)
+            self.relink(uuid)  # with a number
+        if changed and known is self._listed:
             self.on_known(uuid)
 
     def status(self) -> list[PeerStatus]:

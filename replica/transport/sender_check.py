@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from itertools import islice
 
 import grpc
 import grpc.aio
@@ -56,10 +55,16 @@ async def ask(own_uuid: str, uuid: str, address: Address, process: int) -> Answe
         return Answer.ABSENT
 
 
-def is_proven(answers: Sequence[Answer]) -> bool:
-    """Whether the answers at all known addresses prove the sender: one is of its process, and none of another one.
-    Pure."""
-    return Answer.SAME in answers and Answer.OTHER not in answers
+def is_proven(answers: Iterable[Sequence[Answer]]) -> bool:
+    """Whether the answers prove the sender: of its process, and of no other one. Pure.
+
+    `answers`: by source of addresses, the most trusted one first. The first source decides at one of whose addresses
+    any process of the uuid answers.
+    """
+    for found in answers:
+        if set(found) - {Answer.ABSENT}:
+            return Answer.OTHER not in found
+    return False
 
 
 class SenderCheck:
@@ -82,16 +87,19 @@ class SenderCheck:
 
         `process`: the number of its request. `address`: the one that it gives.
         """
-        known = tuple(islice(self._network.trusted(uuid) or self._told, limits.SERVER_ADDRESSES_MAX))
+        sources = self._network.trusted(uuid)
+        if not sources and not self._network.knows(uuid):
+            sources = (self._told,)
         if not self._network.knows(uuid) and address is not None:
             self._network.hint(uuid, address)
         if self._calls[host] >= limits.LINK_CALLS_PER_HOST_MAX or self._calls.total() >= limits.LINK_CALLS_MAX:
             return False
         self._calls[host] += 1
         try:
-            answers = await asyncio.gather(*(ask(self._uuid, uuid, at, process) for at in known))
+            answers = await asyncio.gather(*(self._ask(uuid, places, process) for places in sources))
             if not is_proven(answers):
                 return False
+            known = {place for places in sources for place in places}
             if address is not None and (
                 address in known or await ask(self._uuid, uuid, address, process) is Answer.SAME
             ):
@@ -101,3 +109,7 @@ class SenderCheck:
             self._calls[host] -= 1
             if not self._calls[host]:
                 del self._calls[host]
+
+    async def _ask(self, uuid: str, places: Sequence[Address], process: int) -> list[Answer]:
+        asked = (ask(self._uuid, uuid, at, process) for at in places[: limits.SERVER_ADDRESSES_MAX])
+        return await asyncio.gather(*asked)

@@ -330,11 +330,11 @@ MUTANTS = (
     Mutant(
         name="another process of the uuid proves its sender",
         rows="IN-50",
-        test=("tests/unit/transport/test_transport_senders.py::test_sender_is_proven_by_its_process_alone"),
+        test=("tests/unit/transport/test_transport_senders.py::test_first_source_at_which_the_uuid_answers_decides"),
         file="replica/transport/sender_check.py",
         function="is_proven",
-        before="return Answer.SAME in answers and Answer.OTHER not in answers",
-        after="return Answer.SAME in answers",
+        before="return Answer.OTHER not in found",
+        after="return Answer.SAME in found",
     ),
     Mutant(
         name="an address counts because its sender gives it",
@@ -463,5 +463,17 @@ MUTANTS = (
         function="TabletManager.start",
         before="self.learn_config(cmeta.committed_config)",
         after="pass",
+    ),
+    Mutant(
+        name="the latest config is believed against another one",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_sender_counts_only_if_its_process_answers_where_it_is_known"
+        ),
+        file="replica/transport/network.py",
+        function="PeerNetwork.learn_config",
+        before="places.update(dict.fromkeys(new))",
+        after="self._all_configured[member.uuid] = dict.fromkeys(member.addresses)",
     ),
 )

@@ -73,12 +73,15 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), patience_s(60)))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("answers", [(), *product(Answer), *product(Answer, repeat=2)])
-def test_sender_is_proven_by_its_process_alone(answers: tuple[Answer, ...]) -> None:
-    """IN-50. Goal: one answer of its process proves a sender, none or one of another process of its uuid does not.
-    Method: all pairs of answers."""
-    expected = {Answer.SAME} <= set(answers) <= {Answer.SAME, Answer.ABSENT}
-    assert is_proven(answers) is expected
+@pytest.mark.parametrize("masters", [(), *product(Answer), *product(Answer, repeat=2)])
+def test_first_source_at_which_the_uuid_answers_decides(masters: tuple[Answer, ...]) -> None:
+    """IN-50. Goal: answers of its process alone prove a sender; the masters' word counts more than configs. Method: all
+    pairs of answers at the masters' addresses, with each answer at a config's."""
+    for configured in product(Answer):
+        found = masters if set(masters) - {Answer.ABSENT} else configured
+        expected = {Answer.SAME} <= set(found) <= {Answer.SAME, Answer.ABSENT}
+        assert is_proven([masters, configured]) is expected
+    assert not is_proven([])
 
 
 def test_sender_counts_only_if_its_process_answers_where_it_is_known() -> None:
@@ -94,11 +97,13 @@ def test_sender_counts_only_if_its_process_answers_where_it_is_known() -> None:
 
             async def asked(
                 process: int, given: Address | None, *, in_config: Address | None = at, listed: Address | None = None,
-                told: Address | None = None,
+                told: Address | None = None, other_config: Address | None = None,
             ) -> tuple[bool, tuple[Address, ...]]:  # fmt: skip
                 network = PeerNetwork(B, NOWHERE)
                 if in_config is not None:
                     network.learn_config(config(A, in_config))
+                if other_config is not None:
+                    network.learn_config(config(A, other_config))
                 if listed is not None:
                     network.learn_listed(A, (listed,))
                 check = SenderCheck(B, network, () if told is None else (told,))
@@ -117,6 +122,15 @@ def test_sender_counts_only_if_its_process_answers_where_it_is_known() -> None:
             assert await asked(false, elsewhere, in_config=NOWHERE) == (False, (NOWHERE,)), "while a is down"
             assert await asked(number, at, in_config=NOWHERE) == (False, (NOWHERE,)), "only the masters may say so"
             assert await asked(number, at, listed=elsewhere) == (False, (elsewhere, at)), "two processes of a"
+            for first, second in ((at, elsewhere), (elsewhere, at)):
+                for each in (number, false):
+                    proven, _ = await asked(each, None, in_config=first, other_config=second)
+                    assert not proven, "two processes, and configs disagree"
+                    proven, _ = await asked(each, None, in_config=first, other_config=second, listed=at)
+                    assert proven is (each == number), "the masters decide"
+            for places in ((at, NOWHERE), (NOWHERE, at)):
+                proven, _ = await asked(number, None, in_config=places[0], other_config=places[1])
+                assert proven, "it has moved, and only one config has its present address"
             assert await asked(number, at, in_config=None) == (False, (at,)), "an unknown server is answered"
             assert await asked(number, at, in_config=None, told=at) == (True, (at,))
             assert await asked(false, elsewhere, in_config=None, told=at) == (False, (elsewhere,))
@@ -180,9 +194,9 @@ def test_address_that_only_its_sender_gives_is_used_for_no_known_server() -> Non
         network.learn_config(config(A, real))
         network.learn_config(config(A, real))
         network.hint(A, Address("127.0.0.1", 3))
-        assert network.addresses(A) == network.trusted(A) == (real,) and known == [A]
+        assert network.addresses(A) == (real,) and network.trusted(A) == ((real,),) and known == [A]
         network.learn(A, (Address("127.0.0.1", 4),))
-        assert [a.port for a in network.addresses(A)] == [4, 2] and network.trusted(A) == (real,)
+        assert [a.port for a in network.addresses(A)] == [4, 2] and network.trusted(A) == ((real,),)
         await network.close()
 
     run(body)
