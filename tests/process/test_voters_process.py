@@ -134,10 +134,12 @@ def test_config_change_at_a_leader_whose_term_is_not_open_is_refused_by_a_clear_
 def test_voter_of_a_config_under_way_is_elected_by_it() -> None:
     """Goal: scenario 24. Method: of five one is removed, and added back while three are down: the change is in two
     logs, and under way. The leader steps down, hearing too few, and is stopped; two come back that know the four only,
-    and cannot elect one of themselves: the fifth is elected, as the config in its log has it, and all five converge."""
+    and cannot elect one of themselves: the fifth is elected, as the config in its log has it, and all five converge.
+    The two know the fifth by another tablet: they take votes and appends only of servers that they know."""
     with local_cluster(5, module=STEADY) as cluster:
         a, b, c, d, e = cluster.servers
         create(cluster)
+        create(cluster, tablet_id="another")
         lead(cluster, a)
         wait_equal(cluster.servers, write(cluster, 0, 10))
         change(cluster, "remove", pb.Member(uuid=e.uuid))
