@@ -94,9 +94,10 @@ class MasterState:
         return None if tablet is None else tablet.known_config
 
     def places_of(self, uuid: str) -> Sequence[Address]:
-        """The addresses at which a tablet server counts; if it was not heard, those of the catalog's configs."""
+        """The addresses at which a tablet server counts; if it was not heard there for long enough, those of the
+        catalog's configs."""
         known = self.soft.servers.get(uuid)
-        return known.addresses if known is not None else sorted(self.catalog.addresses_of(uuid), key=str)
+        return known.recorded_at if known is not None else sorted(self.catalog.addresses_of(uuid), key=str)
 
     @property
     def mono_us(self) -> int:

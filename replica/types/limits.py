@@ -323,6 +323,10 @@ SERVERS_PER_HOST_MAX = 256
 """Bounds the tablet servers whose heartbeats come from one host. A machine runs one, or some dozens in a test; a rack
 behind one address has room too. Servers that the catalog's configs have count towards neither bound."""
 SERVER_ADDRESSES_MAX = 4
+SERVER_ADDRESS_PROVEN_US = 600 * 1_000_000
+"""A tablet server that counts at another address than the catalog has proves nothing until it has counted there for
+this time. A process elsewhere may have taken its uuid while it was down: a restart takes seconds, that of a machine
+minutes, and then the server itself counts again."""
 SERVER_APPLICANTS_MAX = 1024
 SERVER_APPLICANTS_PER_HOST_MAX = 64
 """Bounds the senders of heartbeats that the leading master has not yet reached at the address they name. An honest one

@@ -19,6 +19,7 @@ from nyala.replica.rpc import checked_request, config_to_pb, heartbeat_from_pb, 
 from nyala.replica.types import (
     Action,
     Address,
+    Code,
     DataState,
     Decision,
     Member,
@@ -37,6 +38,8 @@ FORGED = [*S[:3], STRANGER, UUIDS[-1]]
 """The uuids under which it sends heartbeats. If no config has a server, the first heartbeat under its uuid counts."""
 LAIR = Address("lair", 9)
 """Where the liar listens, beside its own address if it is a member."""
+LAIRS = {Address("lair", 10 + n): uuid for n, uuid in enumerate(S)}
+"""Where it listens, too, and answers by the uuid of one server each."""
 TEXTS = ["", "a", "h", "h.1", "[::1]", "a\nb", "a\0b", "é", "x" * 255, "x" * 300, "LEADER", "OK", "FAILED", *UUIDS]
 NUMBERS = [0, 1, 2, 3, -1, 5_000, 65_535, 65_536, 60_000_000_000, 1 << 31, 1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1]
 PHASES = ["RUNNING", "RUNNING", "BOOTSTRAPPING", "CONFIGURING", "FAILED", "STOPPED"]
@@ -52,6 +55,8 @@ class LiedTo(MasterWorld):
         self.liar, self.rng = liar, Random(seed)
         self.honest = [u for u in S if u != liar]
         self.servers.processes = {where(u): PROCESS for u in self.honest}
+        self.down: set[str] = set()
+        """The honest servers that do not run now."""
         self.claims = liar
         """The uuid under which it answers."""
         self.seems_well = self.rng.random() < 0.5
@@ -96,12 +101,18 @@ class LiedTo(MasterWorld):
     # -------------------------------------------------------------------------------------------------------- the liar
 
     async def _identity(self, address: Address) -> Identity:
+        if address in LAIRS:
+            return Identity(LAIRS[address], TABLET_SERVER, self.master.cluster_id)
+        if address in map(where, self.down):
+            raise Refused(Code.UNAVAILABLE, "nobody answers there", address=address)
         if address not in self.lairs:
             return await self.truly[0](address)
         kind, cluster = self.rng.choice([TABLET_SERVER] * 20 + [MASTER]), self.master.cluster_id
         return Identity(self.claims, kind, self.rng.choice([*["", cluster] * 10, "e" * 32]))
 
     async def _is_process(self, uuid: str, address: Address, process: int) -> bool | None:
+        if address in LAIRS:
+            return process == PROCESS + 1
         if address not in self.lairs:
             return await self.truly[1](uuid, address, process)
         return self.rng.choice([*[True] * 10, None, False])
@@ -109,7 +120,7 @@ class LiedTo(MasterWorld):
     async def _replicas(
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
     ) -> Sequence[ReportedReplica]:
-        if addresses[0] in self.lairs:
+        if addresses[0] in self.lairs or addresses[0] in LAIRS:
             lies = [self._again(uuid, tablet_id) for tablet_id in tablet_ids]
             return reports_in(pb.ListTabletsReply(replicas=lies), uuid, len(tablet_ids))
         self.servers.held = {u: {self.tablet: status} for u in self.honest if (status := self.true_status(u))}
@@ -181,11 +192,16 @@ class LiedTo(MasterWorld):
     async def hear_lies(self) -> None:
         """The liar sends a few heartbeats: of its own server, or under any other uuid, from a place of its own."""
         rng = self.rng
+        if len(self.down) > 1 and rng.random() < 0.5:
+            await self._conspire()
         for _ in range(rng.randint(0, 3)):
             uuid = rng.choice([self.liar, self.liar, self.liar, *FORGED])
             self.claims = uuid if rng.random() < 0.9 else rng.choice(UUIDS)
             process = rng.choice([*[PROCESS + 1] * 8, PROCESS + 2, 0])
             at = rng.choices([LAIR, where(uuid), where(rng.choice(S)), Address("h", 0)], [20, 2, 1, 1])
+            if self.down and rng.random() < 0.8:
+                at = [rng.choice([a for a, u in LAIRS.items() if u in self.down])]
+                uuid, process = LAIRS[at[0]], PROCESS + 1
             self.sequence += rng.random() < 0.9
             beat = pb.HeartbeatRequest(server_uuid=uuid, process=process, sequence=self.sequence)
             beat.addresses.extend(pb.Address(host=a.host, port=a.port) for a in at)
@@ -206,6 +222,21 @@ class LiedTo(MasterWorld):
             await self.call("MasterService", "Heartbeat", checked)
         self.claims = rng.choice([self.liar] * 5 + UUIDS)
 
+    async def _conspire(self) -> None:
+        """Tell under the uuids of all servers that are down that the stranger is the whole config of the tablet."""
+        alone = RaftConfig(OpId(2, self.truth.opid.index + 5), (Member(STRANGER, (LAIR,)),))
+        self.claims = STRANGER
+        for at, uuid in [*((a, u) for a, u in LAIRS.items() if u in self.down), (LAIR, STRANGER)]:
+            told = pb.ReplicaStatus(tablet_id=self.tablet, uuid=uuid, phase="RUNNING", term=2)
+            told.data_state, told.role = DataState.READY, "LEADER" if uuid == STRANGER else "FOLLOWER"
+            told.committed_config.CopyFrom(config_to_pb(alone))
+            self.said[self.tablet] = told
+            self.sequence += 1
+            beat = pb.HeartbeatRequest(server_uuid=uuid, process=PROCESS + 1, sequence=self.sequence, replicas=[told])
+            beat.addresses.add(host=at.host, port=at.port)
+            beat.full_report = True
+            await self.call("MasterService", "Heartbeat", beat)
+
     # ----------------------------------------------------------------------------------------------- the honest servers
 
     def true_status(self, uuid: str) -> pb.ReplicaStatus | None:
@@ -223,7 +254,7 @@ class LiedTo(MasterWorld):
 
     async def hear_truth(self) -> None:
         """Each honest server sends a heartbeat, and carries out the orders of the reply."""
-        for uuid in self.honest:
+        for uuid in (u for u in self.honest if u not in self.down):
             beat = self.beat(uuid, rows=False)
             if (status := self.true_status(uuid)) is not None:
                 beat.replicas.append(status)
@@ -235,10 +266,17 @@ class LiedTo(MasterWorld):
                 self.held.pop(uuid, None)
 
     def change(self, members: Sequence[Member]) -> None:
-        """Commit a config of these members; every honest one of them has it at once."""
+        """Commit a config of these members; every honest one of them that runs has it at once. Nothing if they can
+        commit none."""
+        if sum(m.votes and m.uuid in self.honest and m.uuid not in self.down for m in members) < 2 or (
+            self.leader in self.down
+        ):
+            return
         index = self.truth.opid.index + 1
         self.history.append(RaftConfig(OpId(1, index), tuple(sorted(members, key=lambda m: m.uuid))))
-        self.held |= {m.uuid: self.truth for m in self.truth.members if m.uuid in self.honest}
+        self.held |= {
+            m.uuid: self.truth for m in self.truth.members if m.uuid in self.honest and m.uuid not in self.down
+        }
 
     def carry_out(self) -> list[Decision]:
         """The tablet's leader carries out the decisions of the last tick, and promotes who has caught up; return those
@@ -268,13 +306,25 @@ class LiedTo(MasterWorld):
         self.clock.now_us += elapsed_us
         return self.carry_out()
 
+    def stop(self, uuid: str) -> None:
+        """Stop an honest server; if it led, another one leads."""
+        self.down.add(uuid)
+        running = [u for u in self.truth.voters if u in self.honest and u not in self.down]
+        self.leader = self.leader if self.leader in running or not running else running[0]
+
+    def start_all(self) -> None:
+        """Start all servers that were stopped; they have what the others have."""
+        self.down.clear()
+        self.held |= {m.uuid: self.truth for m in self.truth.members if m.uuid in self.honest}
+
     # ------------------------------------------------------------------------------------------------- what must hold
 
     def check(self) -> None:
         """The masters know nothing false of the honest servers and their tablet, and can read their catalog again."""
         catalog = self.group.catalog
         for uuid in self.honest:
-            assert self.master.soft.servers[uuid].addresses == (where(uuid),)
+            if uuid not in self.down:
+                assert self.master.soft.servers[uuid].addresses == (where(uuid),), f"{uuid[0]} is locked out"
             assert catalog.addresses_of(uuid) <= {where(uuid)}, f"the catalog has {uuid[0]} elsewhere"
         known = self.master.known_config(self.tablet)
         assert known is not None and (known.opid == OpId(0, 0) or known.opid in [c.opid for c in self.history])
@@ -282,7 +332,7 @@ class LiedTo(MasterWorld):
         assert known.voters == truly.voters
         view = self.master.kept.tablets.get(self.tablet)
         for uuid in self.honest if view is not None else ():
-            assert not view.health_of(uuid).failed, f"{uuid[0]} is held for failed"
+            assert uuid in self.down or not view.health_of(uuid).failed, f"{uuid[0]} is held for failed"
         records = catalog.records
         assert set(records) == self.keys
         for key, record in records.items():

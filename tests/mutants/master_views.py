@@ -760,8 +760,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_server_admission.py::test_process_counts_though_its_caller_hung_up",
         file="replica/master/heartbeats/server_admission.py",
         function="ServerAdmission._call",
-        before="c.process, peer",
-        after="peer",
+        before="now_us, c.process",
+        after="now_us",
     ),
     Mutant(
         name="anybody speaks under a servers uuid",
@@ -781,8 +781,236 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/server_admission.py",
         function="ServerAdmission._former",
-        before="former = known.addresses if known is not None else self._listed(applicant.uuid)",
-        after="former = known.addresses if known is not None else ()",
+        before="former = [*home] if known is None or known.instead_of else []",
+        after="former = [*home] if known is not None and known.instead_of else []",
+    ),
+    Mutant(
+        name="who came while a server was down keeps its place",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_server_at_an_address_of_the_catalog_takes_its_place_from_one_that_is_not_proven"
+        ),
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._former",
+        before="if known is not None and not (known.instead_of and {*applicant.addresses} <= {*home}):",
+        after="if known is not None:",
+    ),
+    Mutant(
+        name="who came while a server was down locks it out",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_liar.py::"
+            "test_whole_master_that_hears_lies_under_the_uuids_of_stopped_servers_believes_them_when_they_are_back"
+        ),
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._former",
+        before="if known is not None and not (known.instead_of and {*applicant.addresses} <= {*home}):",
+        after="if known is not None:",
+    ),
+    Mutant(
+        name="server that comes elsewhere takes the place of any",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_server_at_an_address_of_the_catalog_takes_its_place_from_one_that_is_not_proven"
+        ),
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._former",
+        before="{*applicant.addresses} <= {*home}",
+        after="True",
+    ),
+    Mutant(
+        name="every address is proven",
+        rows="IN-41, IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_server_at_an_address_of_the_catalog_takes_its_place_from_one_that_is_not_proven"
+        ),
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
+        before="instead_of = () if {*c.addresses} <= {*home} else",
+        after="instead_of = () if True else",
+    ),
+    Mutant(
+        name="address is proven at once",
+        rows="IN-41, IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_server_at_an_address_of_the_catalog_takes_its_place_from_one_that_is_not_proven"
+        ),
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._is_proven",
+        before="counted_us >= limits.SERVER_ADDRESS_PROVEN_US",
+        after="counted_us >= 0",
+    ),
+    Mutant(
+        name="address is never proven",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_server_at_an_address_of_the_catalog_takes_its_place_from_one_that_is_not_proven"
+        ),
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._is_proven",
+        before="counted_us >= limits.SERVER_ADDRESS_PROVEN_US or ",
+        after="",
+    ),
+    Mutant(
+        name="another address is proven with the former one",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_server_at_an_address_of_the_catalog_takes_its_place_from_one_that_is_not_proven"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState.admit",
+        before="server.addresses, server.placed_us = addresses, now_us",
+        after="server.addresses = addresses",
+    ),
+    Mutant(
+        name="who came while servers were down testifies",
+        rows="IN-41",
+        test=(
+            "tests/unit/master/test_master_liar.py::"
+            "test_whole_master_that_hears_lies_under_the_uuids_of_stopped_servers_believes_them_when_they_are_back"
+        ),
+        file="replica/master/tablets/inquiries.py",
+        function="Inquiries._answer",
+        before="or not server.addresses or server.instead_of:",
+        after="or not server.addresses:",
+    ),
+    Mutant(
+        name="address that is not proven goes into the catalog",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_liar.py::"
+            "test_whole_master_that_hears_lies_under_the_uuids_of_stopped_servers_believes_them_when_they_are_back"
+        ),
+        file="replica/master/state.py",
+        function="MasterState.places_of",
+        before="return known.recorded_at if known",
+        after="return known.addresses if known",
+    ),
+    Mutant(
+        name="address that is not proven goes into a new tablet",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_does_not_make_its_replicas_failed_or_move_the_records"
+        ),
+        file="replica/master/tablets/view.py",
+        function="server_view",
+        before="member=Member(s.uuid, s.recorded_at)",
+        after="member=s.member",
+    ),
+    Mutant(
+        name="who came while a server was down has its replicas replaced",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_does_not_make_its_replicas_failed_or_move_the_records"
+        ),
+        file="replica/master/tablets/view.py",
+        function="_reports_failed",
+        before="if server is None or server.instead_of:",
+        after="if server is None:",
+    ),
+    Mutant(
+        name="who came while a server was down has it avoided",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_does_not_make_its_replicas_failed_or_move_the_records"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="ServerState.copies_fail",
+        before="() if self.instead_of else self.said.copies_failing",
+        after="self.said.copies_failing",
+    ),
+    Mutant(
+        name="who came while a server was down tells of a config",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_tells_of_a_tablet_only_what_no_proven_member_contradicts"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._settle",
+        before="proven if any(map(state.recorded.member, proven)) else state.told",
+        after="state.told",
+    ),
+    Mutant(
+        name="servers that all moved tell of no config",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_tells_of_a_tablet_only_what_no_proven_member_contradicts"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._settle",
+        before="proven if any(map(state.recorded.member, proven)) else state.told",
+        after="proven",
+    ),
+    Mutant(
+        name="far term of one that is not proven outlasts it",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_tells_of_a_tablet_only_what_no_proven_member_contradicts"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._hear_of_leader",
+        before="replica.term if proven else -1",
+        after="replica.term",
+    ),
+    Mutant(
+        name="who came while a server was down names a leader",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_tells_of_a_tablet_only_what_no_proven_member_contradicts"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._hear_of_leader",
+        before="member = proven and state.config",
+        after="member = state.config",
+    ),
+    Mutant(
+        name="who came while a server was down leads",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_tells_of_a_tablet_only_what_no_proven_member_contradicts"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._replaces",
+        before="return term >= state.leader_term and silent_us > LEADER_SILENT_US",
+        after="return term >= state.leader_term",
+    ),
+    Mutant(
+        name="server that moved never leads",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_tells_of_a_tablet_only_what_no_proven_member_contradicts"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._replaces",
+        before="return term >= state.leader_term and silent_us > LEADER_SILENT_US",
+        after="return False",
+    ),
+    Mutant(
+        name="proven leader waits for the term of one that is not",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_belief.py::"
+            "test_server_that_is_not_proven_tells_of_a_tablet_only_what_no_proven_member_contradicts"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._replaces",
+        before="return True",
+        after="return term >= state.leader_term",
     ),
     Mutant(
         name="jobs are not told the limit",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from concurrent import futures
+from contextlib import ExitStack
 from typing import Any
 
 import grpc
@@ -19,16 +21,22 @@ from tests.process.test_master_process import Stack
 pytestmark = pytest.mark.process
 LIAR = "f" * 32
 FAR = 1 << 40
+LIARS_PROCESS = 4711
 
 
 class Listener(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
     """Answers with the liar's uuid, and reports of any tablet whatever the liar claims."""
 
-    def __init__(self) -> None:
+    def __init__(self, uuid: str = LIAR) -> None:
+        self.uuid = uuid
         self.claims: list[pb.ReplicaStatus] = []
+        self.port = 0
 
     def GetIdentity(self, request: Any, context: Any) -> pb.IdentityReply:
-        return pb.IdentityReply(uuid=LIAR, kind=TABLET_SERVER)
+        return pb.IdentityReply(uuid=self.uuid, kind=TABLET_SERVER)
+
+    def IsProcess(self, request: Any, context: Any) -> pb.ProcessReply:
+        return pb.ProcessReply(same=request.process == LIARS_PROCESS)
 
     def ListTablets(self, request: Any, context: Any) -> pb.ListTabletsReply:
         return pb.ListTabletsReply(replicas=self.claims)
@@ -82,6 +90,52 @@ def test_forged_heartbeats_delete_nothing_and_their_sender_is_named() -> None:
             server.stop(None)
 
 
+@pytest.mark.deep
+def test_stranger_under_the_uuids_of_restarting_servers_locks_none_out_and_deletes_nothing() -> None:
+    """IN-40, IN-41, IN-43. Goal: a process elsewhere that takes the uuid of each server of a tablet during a rolling
+    restart is refused as soon as the server is back, and causes no deletion. Method: two of three servers are stopped
+    and started, one after the other; a listener counts under each one's uuid meanwhile, and goes on. With a third
+    one they claim a config of the third one alone. The servers count at their own addresses, look-ups name these, the
+    catalog has the true config, every replica stays."""
+    with local_cluster() as cluster, ExitStack() as ends:
+        stack = Stack(cluster)
+        (tablet,) = (stack.create(buckets=1), stack.wait_formed())[1]
+        listeners: list[Listener] = []
+
+        def listen(uuid: str) -> Listener:
+            listener, server = Listener(uuid), grpc.server(futures.ThreadPoolExecutor(2))
+            pb_grpc.add_TabletServiceServicer_to_server(listener, server)  # type: ignore[no-untyped-call]
+            listener.port = server.add_insecure_port("127.0.0.1:0")
+            listener.claims = [far(tablet.tablet_id, uuid)]
+            server.start()
+            ends.callback(server.stop, None)
+            listeners.append(listener)
+            return listener
+
+        def lie() -> list[int]:
+            return [beat(stack, one.uuid, one.port, one.claims, LIARS_PROCESS).error.code for one in listeners]
+
+        def places() -> dict[str, int]:
+            return {s.uuid: s.addresses[0].port for s in stack.table().servers}
+
+        true = {s.uuid: int(s.address.rpartition(":")[2]) for s in cluster.servers}
+        for victim in cluster.servers[:2]:
+            victim.stop()
+            listen(victim.uuid)
+            wait_until(lambda: lie()[-1] == Code.OK, "the stranger counts while the server is down")
+            victim.start()
+            wait_until(lambda: lie()[-1] == Code.ILLEGAL_STATE and places() == true, "the server counts again")
+        listen(LIAR)
+        for _ in range(12):
+            lie()
+            time.sleep(0.25)
+        assert lie() == [Code.ILLEGAL_STATE, Code.ILLEGAL_STATE, Code.OK]
+        assert places() == true
+        assert {m.uuid for m in stack.tablet(tablet.tablet_id).config.members} == set(true)
+        for one in cluster.servers:
+            assert cluster.status(one, tablet.tablet_id).data_state == DataState.READY
+
+
 def far(tablet_id: str, uuid: str) -> pb.ReplicaStatus:
     """Return a claim to lead the tablet, with a config of the liar alone."""
     members = [pb.Member(uuid=LIAR, votes=True, holds_data=True)]
@@ -97,9 +151,11 @@ def far(tablet_id: str, uuid: str) -> pb.ReplicaStatus:
     )
 
 
-def beat(stack: Stack, uuid: str, port: int, claims: list[pb.ReplicaStatus]) -> pb.HeartbeatReply:
+def beat(stack: Stack, uuid: str, port: int, claims: list[pb.ReplicaStatus], process: int = 0) -> pb.HeartbeatReply:
     """Send a heartbeat from here, whatever sender it names."""
     addresses = [pb.Address(host="127.0.0.1", port=port)]
     request = pb.HeartbeatRequest(server_uuid=uuid, addresses=addresses, full_report=True, replicas=claims)
+    if process:
+        request.process, request.sequence = process, time.monotonic_ns()
     reply: pb.HeartbeatReply = stack.stub.Heartbeat(request, timeout=30)
     return reply

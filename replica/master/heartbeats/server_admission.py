@@ -12,7 +12,7 @@ from nyala.replica.types import Address, Clock, Code, Heartbeat, Refused, limits
 
 from .applicants import PAUSE_US_MAX, Applicant, Applicants
 from .heartbeat_checks import check_sender, why_not
-from .soft_state import SoftState
+from .soft_state import ServerState, SoftState
 from .tablet_servers import TabletServers
 
 _log = logging.getLogger("nyala.master")
@@ -25,8 +25,8 @@ class ServerAdmission:
 
     Invariants: when a server was admitted to the soft state, it answered at its address with its uuid, and the process
     that answered had sent the heartbeats. A server's address changes only if no other process answers at the former one
-    with that uuid. Applicants and calls are bounded, in all and for each host that they come from; known servers at
-    known addresses wait for none of the others.
+    with that uuid, or if the catalog has the new one and the former one is not proven. Applicants and calls are
+    bounded, in all and for each host that they come from; known servers at known addresses wait for none of the others.
     Concurrency: the loop's thread.
     """
 
@@ -57,6 +57,8 @@ class ServerAdmission:
         told, uuid = beat.addresses, beat.server_uuid
         known = self._soft().servers.get(uuid)
         if known is not None and known.addresses == told and known.process == beat.process:
+            if known.instead_of and self._is_proven(known):
+                self._soft().prove_place(uuid)
             return
         applicant = self._applicant(uuid, told, beat.process, peer)
         if applicant.task is None:
@@ -102,7 +104,12 @@ class ServerAdmission:
     def _is_listed(self, uuid: str, told: Iterable[Address]) -> bool:
         """Whether the server has counted at these addresses, or the catalog's configs have them."""
         known = self._soft().servers.get(uuid)
-        return {*told} <= {*self._listed(uuid), *(known.addresses if known is not None else ())}
+        return {*told} <= {*self._home(uuid), *(known.addresses if known is not None else ())}
+
+    def _home(self, uuid: str) -> Collection[Address]:
+        """The addresses of the server in the catalog's configs; if no config has it, the last ones that were proven."""
+        listed, known = self._listed(uuid), self._soft().servers.get(uuid)
+        return listed if listed or known is None else known.instead_of or known.addresses
 
     async def _call(self, applicant: Applicant, cluster_id: str) -> None:
         """Admit the applicant, or raise Refused."""
@@ -121,8 +128,10 @@ class ServerAdmission:
                     raise self._refused(applicant, Code.ILLEGAL_STATE)
         now_us = self._clock.monotonic_us()
         c = applicant
-        listed = bool(self._listed(c.uuid))
-        if why := self._soft().admit(c.uuid, c.addresses, now_us, c.process, peer=c.peer, listed=listed):
+        home, listed = self._home(c.uuid), bool(self._listed(c.uuid))
+        instead_of = () if {*c.addresses} <= {*home} else tuple(sorted(home, key=str)[: limits.SERVER_ADDRESSES_MAX])
+        claim = c.uuid, c.addresses, now_us, c.process
+        if why := self._soft().admit(*claim, peer=c.peer, listed=listed, instead_of=instead_of):
             applicant.why = why
             raise self._refused(applicant, Code.OVERLOADED)
 
@@ -138,11 +147,22 @@ class ServerAdmission:
         return "" if same is not False else "the process that answers there did not send these heartbeats"
 
     def _former(self, applicant: Applicant) -> list[Address]:
-        """The other addresses at which the server counts, or which the catalog's configs have."""
-        known = self._soft().servers.get(applicant.uuid)
-        former = known.addresses if known is not None else self._listed(applicant.uuid)
+        """The other addresses at which the server counts, or which the catalog's configs have.
+
+        As long as the one at which it counts is not proven, the catalog's are the former ones, too, and that one is not
+        if the applicant comes from one of the catalog's.
+        """
+        known, home = self._soft().servers.get(applicant.uuid), self._home(applicant.uuid)
+        former = [*home] if known is None or known.instead_of else []
+        if known is not None and not (known.instead_of and {*applicant.addresses} <= {*home}):
+            former += known.addresses
         others = [a for a in dict.fromkeys(former) if a not in applicant.addresses]
         return others[: limits.SERVER_ADDRESSES_MAX]
+
+    def _is_proven(self, server: ServerState) -> bool:
+        """Whether the catalog has the server's addresses by now, or it has counted there for long enough."""
+        counted_us = self._clock.monotonic_us() - server.placed_us
+        return counted_us >= limits.SERVER_ADDRESS_PROVEN_US or {*server.addresses} <= {*self._home(server.uuid)}
 
     async def _elsewhere(self, applicant: Applicant, former: Iterable[Address], cluster_id: str) -> Address | None:
         """A former address of the server at which another process answers with its uuid."""

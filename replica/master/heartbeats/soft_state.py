@@ -43,6 +43,10 @@ SERVER_SILENT_US = 3_600_000_000
 DOUBT_US = 5_000_000
 """A doubt is shown after this time, because a new member may report the config that added it before the others do."""
 
+LEADER_SILENT_US = 5_000_000
+"""A leader that was not heard for this time is replaced by one whose address is not proven. A server sends a heartbeat
+each second."""
+
 UNPROVEN_US = 10_000_000
 """An unproven config is shown after this time. Calls to prove one take milliseconds, so five have failed by then."""
 TELLERS_MAX = 5
@@ -79,6 +83,11 @@ class ServerState:
     said: Heartbeat = field(default_factory=Heartbeat)
     """Its report of itself, in the last processed heartbeat."""
     rate: StatusRate = field(default_factory=StatusRate)
+    instead_of: tuple[Address, ...] = ()
+    """The catalog's addresses of it, or if no config has it the last proven ones, while it counts at others and may be
+    another process that took its uuid. Empty: its address is proven."""
+    placed_us: int = 0
+    """The time since which it counts at its addresses."""
     replicas: dict[str, ReportedReplica] = field(default_factory=dict)
     ready_us: dict[str, int] = field(default_factory=dict)
     """By tablet: the time since which its replica has been reported as READY without a break."""
@@ -103,9 +112,15 @@ class ServerState:
         """The server as a member of a config."""
         return Member(self.uuid, self.addresses)
 
+    @property
+    def recorded_at(self) -> tuple[Address, ...]:
+        """The addresses that a config of it may have: its own if they are proven, otherwise the catalog's."""
+        return self.instead_of or self.addresses
+
     def copies_fail(self, tablet_id: str) -> bool:
         """Whether copies of the tablet into this server have failed too often, for its own reasons."""
-        return any(f.tablet_id == tablet_id and _fails_often(f) for f in self.said.copies_failing)
+        failing = () if self.instead_of else self.said.copies_failing  # it may be another process
+        return any(f.tablet_id == tablet_id and _fails_often(f) for f in failing)
 
     def hear(self, beat: Heartbeat, now_us: int) -> None:
         """Store its report of itself, and avoid it for a while if a copy into it failed too often."""
@@ -204,13 +219,15 @@ class SoftState:
         *,
         peer: str = "",
         listed: bool = False,
+        instead_of: tuple[Address, ...] = (),
     ) -> str:
         """Admit a tablet server that has answered at these addresses with this uuid; returns the reason if there is no
         room, otherwise "".
 
         `process` counts from now on, even if its heartbeat is lost because the caller has left. A server that was at
         these addresses before is not there any more: it is forgotten if it is in no config. `peer`: the host from which
-        its heartbeats come. `listed`: the catalog's configs have it, so it needs no room and takes none.
+        its heartbeats come. `listed`: the catalog's configs have it, so it needs no room and takes none. `instead_of`:
+        the catalog's addresses of it, if these are others.
         """
         for other in [s for s in self.servers.values() if s.uuid != uuid and set(s.addresses) & set(addresses)]:
             self._forget_server(other)
@@ -223,12 +240,34 @@ class SoftState:
             return f"the masters know {limits.SERVERS_MAX} tablet servers without a tablet, and take no more"
         if server is None:
             server = self.servers[uuid] = ServerState(uuid, (), now_us, back_us=now_us)
-        server.addresses, server.peer = addresses, peer
+        if server.addresses != addresses:
+            server.addresses, server.placed_us = addresses, now_us
+            self._place(server, instead_of)
+        server.peer = peer
         server.listed = server.listed or listed
         if process != server.process:
             server.process, server.sequence = process, 0
             server.reported, server.heard_until = False, ""
         return ""
+
+    def prove_place(self, uuid: str) -> None:
+        """From now on the server's address is proven."""
+        self._place(self.servers[uuid], ())
+
+    def _place(self, server: ServerState, instead_of: tuple[Address, ...]) -> None:
+        """Note whether the server's address is proven; what its tablets' members report is weighed anew."""
+        if bool(server.instead_of) is not bool(instead_of):
+            server.instead_of = instead_of
+            for tablet_id in server.replicas:
+                self.touched.add(tablet_id)
+                if (state := self.tablets.get(tablet_id)) is not None:
+                    self._settle(tablet_id, state)
+        server.instead_of = instead_of
+
+    def is_proven(self, uuid: str) -> bool:
+        """Whether the server counts, at an address that is proven."""
+        server = self.servers.get(uuid)
+        return server is not None and not server.instead_of
 
     def _has_room(self, servers: Iterable[ServerState], most: int, now_us: int) -> bool:
         """Whether those of these that no config has are fewer than `most`, after forgetting a long silent one if need
@@ -413,7 +452,8 @@ class SoftState:
 
     def _settle(self, tablet_id: str, state: TabletState) -> None:
         """Compute the believed config from what members report now, and process the reports of new members again."""
-        config = believed(state.recorded, state.told)
+        proven = {u: c for u, c in state.told.items() if self.is_proven(u)}
+        config = believed(state.recorded, proven if any(map(state.recorded.member, proven)) else state.told)
         before = state.config
         if config == before or not any(config.member(uuid) for uuid in state.told):
             return
@@ -464,20 +504,30 @@ class SoftState:
         tellers = sorted(u for u, c in state.told.items() if c.opid == config.opid)[:TELLERS_MAX]
         return Unproven(config, known, tuple(tellers), now_us - state.later[1], believes)
 
-    @staticmethod
-    def _hear_of_leader(state: TabletState, uuid: str, replica: ReportedReplica) -> None:
+    def _hear_of_leader(self, state: TabletState, uuid: str, replica: ReportedReplica) -> None:
         """Note the leader: a voter that reports itself as leader, in a term that is not lower; or the one that a member
-        names."""
-        leads = replica.role == "LEADER" and may_lead(state.config, uuid)
-        if leads and (replica.term >= state.leader_term or state.leader_uuid == uuid):
+        names. Whatever its term, a server whose address is not proven does not replace a leader that is heard and whose
+        address is, which replaces it."""
+        leads, proven = replica.role == "LEADER" and may_lead(state.config, uuid), self.is_proven(uuid)
+        if leads and (self._replaces(state, uuid, replica.term) or state.leader_uuid == uuid):
             state.leader_uuid, state.leader_term, state.leader_status = uuid, replica.term, replica
         elif state.leader_uuid == uuid and not leads:
             # Its own report counts for the term, too: no replica can lead in a term that none has entered.
-            state.leader_uuid, state.leader_status, state.leader_term = "", None, replica.term
-        member = state.config is not None and state.config.member(uuid) is not None
+            state.leader_uuid, state.leader_status, state.leader_term = "", None, replica.term if proven else -1
+        member = proven and state.config is not None and state.config.member(uuid) is not None
         hint = replica.leader_uuid if member and may_lead(state.config, replica.leader_uuid) else ""
         if hint and not state.leader_uuid and replica.term >= state.leader_term:
             state.leader_uuid, state.leader_term = hint, replica.term
+
+    def _replaces(self, state: TabletState, uuid: str, term: int) -> bool:
+        """Whether a server that reports that it leads in this term replaces the tablet's known leader."""
+        known = self.servers.get(state.leader_uuid)
+        if known is None or bool(known.instead_of) is not self.is_proven(uuid):
+            return term >= state.leader_term
+        if known.instead_of:
+            return True
+        silent_us = self.servers[uuid].last_heard_us - known.last_heard_us
+        return term >= state.leader_term and silent_us > LEADER_SILENT_US
 
     def _is_live(self, uuid: str, tablet_id: str) -> bool:
         replica = self.replica(uuid, tablet_id)

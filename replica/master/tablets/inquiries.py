@@ -37,7 +37,8 @@ class Inquiries:
     """The last answers of each tablet's members. Only tasks of this object wait for answers.
 
     Invariants: at most `limits.INQUIRIES_MAX` tablets are asked about at once, each member once. A bounded number
-    waits, in all and for each server that reports. A server is called only at an address where it answered.
+    waits, in all and for each server that reports. A server is called only at an address where it answered,
+    and only if that address is proven.
     Concurrency: the loop's thread.
     """
 
@@ -136,7 +137,7 @@ class Inquiries:
 
     async def _answer(self, tablet_id: str, uuid: str) -> ReportedReplica | None:
         server = self._soft().servers.get(uuid)
-        if server is None or not server.addresses:
+        if server is None or not server.addresses or server.instead_of:
             return None
         try:
             statuses = await self._servers.replicas(uuid, server.addresses, [tablet_id])

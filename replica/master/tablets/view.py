@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nyala.replica.policy import Health, ServerView, TabletView
-from nyala.replica.types import DataState, PeerReport, RaftConfig, ReportedReplica, generation_of
+from nyala.replica.types import DataState, Member, PeerReport, RaftConfig, ReportedReplica, generation_of
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import DESIRED_CHANGE, MAINTENANCE, RETIRED, TABLE, TABLET, Tablet
@@ -51,7 +51,7 @@ def server_view(
     """The policy's view of one server."""
     return ServerView(
         uuid=s.uuid,
-        member=s.member,
+        member=Member(s.uuid, s.recorded_at),
         alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
         location=s.said.location,
         draining=s.uuid in retired,
@@ -94,7 +94,9 @@ def health_of(
 def _reports_failed(soft: SoftState, tablet_id: str, uuid: str) -> bool:
     """Whether the server itself reports its replica as failed: then only a restart may open it, or a copy."""
     server, replica = soft.servers.get(uuid), soft.replica(uuid, tablet_id)
-    return server is not None and replica is not None and replica.phase == "FAILED" and not server.said.booting
+    if server is None or server.instead_of:
+        return False  # it may be another process
+    return replica is not None and replica.phase == "FAILED" and not server.said.booting
 
 
 def _health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions, mono_us: int) -> Health:
@@ -234,7 +236,7 @@ def standing_of(soft: SoftState, uuid: str, options: MasterOptions, mono_us: int
         return silent
     heard = mono_us - server.counted_us <= dead_us
     failing = frozenset(f.tablet_id for f in server.said.copies_failing if server.copies_fail(f.tablet_id))
-    said = server.said.booting, server.said.location, server.addresses
+    said = server.said.booting, server.said.location, server.addresses, server.instead_of
     return *silent, heard, *said, server.reported, server.back_us, failing
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nyala.replica.master.heartbeats.belief import believed, config_told
-from nyala.replica.master.heartbeats.soft_state import DOUBT_US
+from nyala.replica.master.heartbeats.soft_state import DOUBT_US, LEADER_SILENT_US
 from nyala.replica.master.requests.infos import server_infos
+from nyala.replica.master.tablets.view import health_of
 from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb, reported_replica_from_pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.leading_master import Masters, S
@@ -197,6 +198,70 @@ def test_lie_under_a_members_uuid_ends_with_the_members_next_report() -> None:
     assert m.seen == ("f", "f", FAR) and m.orders() == []
     m.report()
     assert m.seen == ("abc", "a", 1) and m.orders() == []
+
+
+LIE = config(FAR, "f")
+
+
+@pytest.mark.parametrize(
+    ("moved", "reports", "seen"),
+    [
+        pytest.param("b", [(B, LIE, "LEADER", FAR), (L, LIE, "LEADER", FAR)], ("abc", "a", 1), id="another config"),
+        pytest.param("b", [(B, KNOWN, "LEADER", FAR)], ("abc", "a", 1), id="that it leads"),
+        pytest.param("b", [(A, KNOWN, "", 2), (B, KNOWN, C, FAR), (A, KNOWN, "LEADER", 3)], ("abc", "a", 3), id="hint"),
+        pytest.param("a", [(A, KNOWN, "LEADER", FAR), (C, KNOWN, "LEADER", 2)], ("abc", "c", 2), id="led before"),
+        pytest.param(
+            "a",
+            [(A, KNOWN, "LEADER", FAR), (A, KNOWN, "", FAR), (C, KNOWN, "LEADER", 2)],
+            ("abc", "c", 2),
+            id="led once",
+        ),
+        pytest.param("b", [(None, None, "", 0), (B, KNOWN, "LEADER", 2)], ("abc", "b", 2), id="others are silent"),
+        pytest.param("b", [(A, KNOWN, "", 2), (B, KNOWN, "LEADER", 2)], ("abc", "b", 2), id="elected"),
+        pytest.param("ab", [(B, KNOWN, "LEADER", 2)], ("abc", "b", 2), id="two moved"),
+        pytest.param("abc", [(B, config(7, "abcd"), "LEADER", 2)], ("abcd", "b", 2), id="all moved"),
+        pytest.param(
+            "b", [(A, config(7, "abcd"), "", 2), (B, config(7, "abcd"), "LEADER", 2)], ("abcd", "b", 2), id="two tell"
+        ),
+    ],
+)
+def test_server_that_is_not_proven_tells_of_a_tablet_only_what_no_proven_member_contradicts(
+    moved: str, reports: list[tuple[str | None, RaftConfig, str, int]], seen: tuple[str, str, int]
+) -> None:
+    """IN-40. Goal: a process that took the uuid of a server that is down gives a tablet no config and no leader while
+    its other members are heard; servers that truly moved are heard. Method: members of which some are at other
+    addresses than the catalog has; reports of their config, role (or the leader that they follow) and term; None: the
+    others are silent for a while."""
+    m = Reports()
+    for letter in moved:
+        m.state.soft.admit(letter * 32, (Address("elsewhere", 1),), m.clock.now_us, 6, instead_of=(Address("h", 1),))
+    for uuid, told, role, term in reports:
+        if uuid is None:
+            m.clock.now_us += LEADER_SILENT_US + 1
+            continue
+        leads = role == "LEADER"
+        m.say(uuid, told, role="LEADER" if leads else "FOLLOWER", term=term, leader_uuid="" if leads else role)
+    assert m.seen == seen and m.orders() == []
+
+
+def test_server_that_is_not_proven_does_not_make_its_replicas_failed_or_move_the_records() -> None:
+    """IN-40, IN-43. Goal: such a server cannot have replicas replaced, and its address goes into no config that the
+    masters write. Method: it reports that its replica and copies into it failed; then its address is proven."""
+    m = Reports()
+    at, elsewhere = Address("h", 1), Address("elsewhere", 1)
+    m.state.soft.admit(B, (elsewhere,), m.clock.now_us, 6, instead_of=(at,))
+    failing = [pb.FailingCopy(tablet_id=m.tablet, failures=limits.COPY_FAILURES_MAX)]
+    beat = pb.HeartbeatRequest(server_uuid=B, process=6, sequence=1, full_report=True, copies_failing=failing)
+    beat.addresses.add(host=elsewhere.host, port=elsewhere.port)
+    beat.replicas.append(status(B, m.tablet, KNOWN, phase="FAILED"))
+    for proven in (False, True):
+        beat.sequence += 1
+        m.state.soft.heartbeat(*heartbeat_from_pb(beat), m.clock.now_us)
+        assert health_of(m.state.soft, m.tablet, B, m.state.options, m.clock.now_us).failed is proven
+        (view,) = [s for s in m.state.servers() if s.uuid == B]
+        assert view.member.addresses == m.state.places_of(B) == (elsewhere if proven else at,)
+        assert m.state.soft.places([B])[0].addresses == (elsewhere,), "others look for it where it answers"
+        m.state.soft.prove_place(B)
 
 
 def test_new_member_is_heard_as_soon_as_an_old_one_tells_of_it() -> None:

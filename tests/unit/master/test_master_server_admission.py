@@ -23,7 +23,7 @@ from tests.harness.reachable import ReachableServers
 
 A, B, L = "a" * 32, "b" * 32, "f" * 32
 CLUSTER = "c" * 32
-HOME, OTHER = Address("h", 1), Address("h", 2)
+HOME, OTHER, THIRD = Address("h", 1), Address("h", 2), Address("h", 3)
 
 
 def beat(uuid: str, *where: Address, **fields: object) -> pb.HeartbeatRequest:
@@ -175,6 +175,69 @@ def test_new_leader_asks_where_the_catalog_says_that_a_server_listens() -> None:
         w.clock.now_us += PAUSE_US_FIRST
         await w.admission.admit(heartbeat_from_pb(elsewhere)[0], "", CLUSTER)
         assert w.soft.servers[A].addresses == (OTHER,)
+
+    run(scenario)
+
+
+AGO = limits.SERVER_ADDRESS_PROVEN_US
+
+
+@pytest.mark.parametrize(
+    ("catalog", "steps"),
+    [
+        pytest.param([HOME], [(OTHER, 6, 0, "unproven"), (HOME, 7, 0, "proven"), (OTHER, 6, 0, "refused")], id="back"),
+        pytest.param([HOME], [(OTHER, 6, 0, "unproven"), (THIRD, 7, 0, "refused")], id="back elsewhere"),
+        pytest.param(
+            [HOME], [(OTHER, 6, 0, "unproven"), (OTHER, 6, AGO - 1, "unproven"), (HOME, 7, 0, "proven")], id="late"
+        ),
+        pytest.param([HOME], [(OTHER, 7, 0, "unproven"), (OTHER, 7, AGO, "proven")], id="moved for good"),
+        pytest.param(
+            [HOME], [(OTHER, 6, 0, "unproven"), (OTHER, 6, AGO, "proven"), (HOME, 7, 0, "refused")], id="moved, copied"
+        ),
+        pytest.param(
+            [HOME],
+            [(OTHER, 7, 0, "unproven"), (OTHER, 7, AGO, "proven"), (None, 7, 0, ""), (OTHER, 8, 0, "proven")],
+            id="moved, then restarted",
+        ),
+        pytest.param(
+            [HOME],
+            [(OTHER, 7, 0, "unproven"), (None, 7, AGO - 2, ""), (THIRD, 8, 1, "unproven"), (THIRD, 8, 1, "unproven")],
+            id="moved twice",
+        ),
+        pytest.param([HOME, OTHER], [(OTHER, 7, 0, "proven"), (THIRD, 6, 0, "refused")], id="one of two"),
+        pytest.param([], [(HOME, 7, 0, "proven"), (OTHER, 6, 0, "refused")], id="in no config"),
+        pytest.param(
+            [],
+            [(HOME, 7, 0, "proven"), (None, 7, 0, ""), (OTHER, 6, 0, "unproven"), (HOME, 8, 0, "proven")],
+            id="in no config, restarted",
+        ),
+        pytest.param([HOME], [(OTHER, 0, 0, "unproven"), (HOME, 0, 0, "proven")], id="of an older build"),
+    ],
+)
+def test_server_at_an_address_of_the_catalog_takes_its_place_from_one_that_is_not_proven(
+    catalog: list[Address], steps: list[tuple[Address | None, int, int, str]]
+) -> None:
+    """IN-43, IN-41. Goal: a server that starts again where the catalog has it counts, although another process took its
+    uuid meanwhile; that one is then refused. One that counts elsewhere is not proven for a stated time, and then keeps
+    its place. Method: a table of the addresses and processes from which heartbeats come one after the other, with the
+    time between them; None: the process that counts ends. All others go on to answer."""
+
+    async def scenario(w: World) -> None:
+        w.catalog[A] = catalog
+        for at, process, wait_us, expected in steps:
+            w.clock.now_us += wait_us
+            if at is None:
+                del w.servers.listening[w.soft.servers[A].addresses[0]]
+                continue
+            w.servers.listen(A, at)
+            if process:
+                w.servers.processes[at] = process
+            code = await w.said(A, at, process=process, peer=f"ipv4:10.0.0.{process}")
+            assert code is (Code.ILLEGAL_STATE if expected == "refused" else Code.OK), (at, process, expected)
+            if expected != "refused":
+                assert w.soft.servers[A].addresses == (at,)
+                assert w.soft.is_proven(A) is (expected == "proven"), (at, process, expected)
+                assert w.soft.servers[A].recorded_at == ((at,) if expected == "proven" else (HOME,))
 
     run(scenario)
 
