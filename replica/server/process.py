@@ -120,7 +120,7 @@ class TabletServer:
         )
         self.manager = manager
         requests = CopyRequester(manager, channels, address, network.place)
-        jobs = CopyJobs(manager, RemoteCopySource)
+        jobs = CopyJobs(manager, RemoteCopySource, network.place)
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
         watch = FolderWatch(self._disk, PROMISES)
         maintenance = Maintenance(manager, memory, check_folders=watch.check)

@@ -2,7 +2,14 @@
 
 from .attempt import CopyAttempt, CopyProgress, copy_cancelled
 from .blocks import named_blocks, parse_superblock, spared_blocks
-from .checks import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+from .checks import (
+    CopyRequest,
+    HealthyReplica,
+    LocalReplica,
+    replacement_refusal,
+    source_refusal,
+    start_tablet_copy_checks,
+)
 from .deletion import LastLogged, delete_replica, last_of_unopened, wal_folder
 from .downloads import DamagedFile
 from .joining import WitnessJoin

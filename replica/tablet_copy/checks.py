@@ -2,14 +2,14 @@
 
 Kudu's text deletes and creates before it checks the term. Then a stale leader could delete a healthy replica, and a
 failed check would leave COPYING without a job. So every check comes first, in this order: name, copy in progress, term,
-data state, last OpId [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"].
+data state, last OpId, leader [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"].
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, Refused, limits
+from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, RaftConfig, Refused, limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,21 @@ class CopyRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HealthyReplica:
+    """What a running replica knows of its group. Any process may ask for a copy over it, and may be its source."""
+
+    leader_uuid: str
+    """The leader that it follows in its present term, or itself; empty without one."""
+    configs: tuple[RaftConfig, ...]
+    """The active and the committed config."""
+    committed: OpId
+
+    def votes(self, uuid: str) -> bool:
+        """Whether the server votes in one of the configs."""
+        return any(uuid in config.voters for config in self.configs)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LocalReplica:
     """The state of the tablet on this server, read under the tablet's transition lock."""
 
@@ -39,11 +54,13 @@ class LocalReplica:
     term: int = 0
     last_opid: OpId = ZERO_OPID
     """READY: last entry of the log. DELETED or COPYING: the last logged OpId that was kept. DOES_NOT_EXIST: 0.0."""
+    healthy: HealthyReplica | None = None
+    """None if no replica takes part in the group here, or it has failed."""
 
 
 def start_tablet_copy_checks(request: CopyRequest, local: LocalReplica) -> Refused | None:
     """The refusal of `request` at a server whose replica is `local`; None if the copy may start. Changes nothing.
-    `Refused.detail` is machine-readable: the server's term with BAD_TERM, STATE or OPID with ILLEGAL_STATE.
+    `Refused.detail` is machine-readable: the server's term with BAD_TERM; STATE, OPID or LEADER with ILLEGAL_STATE.
     """
     if request.dest_uuid != local.uuid:
         return Refused(Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=local.uuid)
@@ -73,7 +90,50 @@ def start_tablet_copy_checks(request: CopyRequest, local: LocalReplica) -> Refus
             believed=request.last_opid,
             actual=local.last_opid,
         )
+    if local.healthy is not None and local.healthy.leader_uuid not in ("", request.from_uuid):
+        return Refused(
+            Code.ILLEGAL_STATE,
+            "the replica here is intact and follows another leader, only from that one it may be copied anew: nothing "
+            "was changed",
+            detail="LEADER",
+            source=request.from_uuid[: limits.NAME_LENGTH_MAX],
+            leader=local.healthy.leader_uuid,
+        )
     return None
+
+
+def replacement_refusal(
+    here: HealthyReplica, source_uuid: str, offered: RaftConfig, rows_end: OpId, first_retained_index: int
+) -> Refused | None:
+    """The refusal of an offer that would replace an intact replica; None if it may. `offered`: the source's config.
+
+    The source has to vote in a config that is known here, or in one that differs from such a config by one voter at
+    most, as two configs in a row do. And the replica here must need the copy: its next entry is not in the source's
+    log any more. Then everything that is committed here is in the offered rows, whose last entry cannot be of an
+    earlier term.
+    """
+    why = ""
+    near = any(len({*config.voters} ^ {*offered.voters}) <= 1 for config in here.configs)
+    if not here.votes(source_uuid) and not (near and source_uuid in offered.voters):
+        why = "its server votes in no config that is known here, nor in one that follows from it"
+    elif first_retained_index <= here.committed.index + 1:
+        why = "its log continues this replica's, so that no copy is needed"
+    elif rows_end < here.committed:
+        why = "its rows end below what is committed here"
+    if not why:
+        return None
+    what = f"the replica here is intact and is not replaced by this source, {why}: nothing was changed"
+    known = here.configs[-1].opid
+    return Refused(
+        Code.ILLEGAL_STATE,
+        what,
+        source=source_uuid,
+        offered=offered.opid,
+        known=known,
+        rows=rows_end,
+        log_begins=first_retained_index,
+        committed=here.committed,
+    )
 
 
 def time_refusal(what: str, hybrid_time: int, ahead_us: int) -> Refused | None:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from nyala.replica.consensus_metadata import ConsensusMeta, term_of
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of, read_cmeta, term_of
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import ZERO_OPID, Code, DataState, DiskFailure, OpId, Refused, check
 
 from .attempt import CopyAttempt
-from .checks import source_refusal
+from .checks import HealthyReplica, replacement_refusal, source_refusal
 from .deletion import fresh_quarantine, wal_folder
 from .lost_superblock import blocks_that_stayed, was_here, write_tombstone_for_lost
 from .manifest import ANYTHING, WHOLE, CopyManifest, CopyWanted
@@ -37,7 +37,8 @@ class TargetCopy:
     `check_source` raises Refused if the stopped replica has promised more than the source offers; nothing has changed
     then, and the caller starts the replica again. `merge(remote)` merges the source's consensus metadata into the local
     one, under the lock that this server's votes for the tablet take too; without it the file is merged directly.
-    `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `own_last_known`: whether
+    `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `healthy`: the replica
+    here, if it is intact: then only some sources may replace it (`replacement_refusal`). `own_last_known`: whether
     `own_last_opid` is exactly the last acknowledged OpId, and not only a lower bound. `promised()`: the consensus
     metadata, if this server has them in memory; otherwise they are read. They are needed if the superblock is lost
     (`lost_superblock.py`): then the acknowledged OpId of the tombstone is unknown. A copy that is cancelled before
@@ -55,6 +56,8 @@ class TargetCopy:
         stop_and_delete: Callable[[Callable[[OpId, int], None]], Superblock | None],
         allow_leaderless: bool = False,
         log_only: bool = False,
+        healthy: HealthyReplica | None = None,
+        source_uuid: str = "",
         own_last_known: bool = True,
         merge: Callable[[bytes], None] | None = None,
         promised: Callable[[], ConsensusMeta | None] = lambda: None,
@@ -68,6 +71,7 @@ class TargetCopy:
         self._stop_and_delete = stop_and_delete
         self._allow_leaderless = allow_leaderless
         self._log_only = log_only
+        self._healthy, self._source_uuid = healthy, source_uuid
         self._wanted = self._want(own_last_opid if own_last_known else ANYTHING)
         self._merge = merge
         self._promised = promised
@@ -111,6 +115,11 @@ class TargetCopy:
         if remote.witness and not self._wanted.log_only:
             raise Refused(Code.ILLEGAL_STATE, "the source offers a log without rows", tablet=self._tablet_id)
         self._admit(manifest, *self._own)
+        if self._healthy is not None:
+            offered, begins = read_cmeta(manifest.cmeta, path_of(self._tablet_id)).config, manifest.first_retained_index
+            found = replacement_refusal(self._healthy, self._source_uuid, offered, remote.flush_opid, begins)
+            if found is not None:
+                raise found
         self._attempt.check_time("rows", remote.flush_time)
         return remote
 

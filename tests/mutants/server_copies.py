@@ -6,6 +6,102 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
+        name="any process has a led replica copied",
+        rows="TC-28",
+        test=(
+            "tests/unit/tablet_copy/test_copy_checks.py::"
+            "test_intact_replica_that_follows_a_leader_is_copied_anew_for_that_one_only"
+        ),
+        file="replica/tablet_copy/checks.py",
+        function="start_tablet_copy_checks",
+        before='not in ("", request.from_uuid):',
+        after='not in ("", request.from_uuid) and request.term == local.term:',
+    ),
+    Mutant(
+        name="replica without a leader takes no copy",
+        rows="TC-28",
+        test=(
+            "tests/unit/tablet_copy/test_copy_checks.py::"
+            "test_intact_replica_that_follows_a_leader_is_copied_anew_for_that_one_only"
+        ),
+        file="replica/tablet_copy/checks.py",
+        function="start_tablet_copy_checks",
+        before='not in ("", request.from_uuid):',
+        after="not in (request.from_uuid,):",
+    ),
+    Mutant(
+        name="config far away is near",
+        rows="TC-58",
+        test=("tests/unit/tablet_copy/test_copy_checks.py::test_source_that_does_not_fit_an_intact_replica_is_refused"),
+        file="replica/tablet_copy/checks.py",
+        function="replacement_refusal",
+        before="<= 1 for config",
+        after="<= 9 for config",
+    ),
+    Mutant(
+        name="source that has no vote is a source",
+        rows="TC-58",
+        test=("tests/unit/tablet_copy/test_copy_checks.py::test_source_that_does_not_fit_an_intact_replica_is_refused"),
+        file="replica/tablet_copy/checks.py",
+        function="replacement_refusal",
+        before="(near and source_uuid in offered.voters)",
+        after="near",
+    ),
+    Mutant(
+        name="copy that is not needed replaces a replica",
+        rows="TC-58",
+        test=("tests/unit/tablet_copy/test_copy_checks.py::test_source_that_does_not_fit_an_intact_replica_is_refused"),
+        file="replica/tablet_copy/checks.py",
+        function="replacement_refusal",
+        before="elif first_retained_index <= here.committed.index + 1:",
+        after="elif False:",
+    ),
+    Mutant(
+        name="rows of an earlier term replace a replica",
+        rows="TC-58",
+        test=("tests/unit/tablet_copy/test_copy_checks.py::test_source_that_does_not_fit_an_intact_replica_is_refused"),
+        file="replica/tablet_copy/checks.py",
+        function="replacement_refusal",
+        before="elif rows_end < here.committed:",
+        after="elif rows_end.index < here.committed.index:",
+    ),
+    Mutant(
+        name="offer over an intact replica is not judged",
+        rows="TC-58",
+        test=(
+            "tests/unit/server/test_server_copies.py::"
+            "test_copy_over_an_intact_replica_comes_from_a_voter_at_its_known_address_only"
+        ),
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._accept",
+        before="if self._healthy is not None:",
+        after="if False:",
+    ),
+    Mutant(
+        name="caller says where the leader is",
+        rows="TC-28",
+        test=(
+            "tests/unit/server/test_server_copies.py::"
+            "test_copy_over_an_intact_replica_comes_from_a_voter_at_its_known_address_only"
+        ),
+        file="replica/server/copies/copy_jobs.py",
+        function="CopyJobs.start",
+        before="if local.healthy is not None:",
+        after="if False:",
+    ),
+    Mutant(
+        name="no replica is intact",
+        rows="TC-28",
+        test=(
+            "tests/unit/server/test_server_copies.py::"
+            "test_copy_over_an_intact_replica_comes_from_a_voter_at_its_known_address_only"
+        ),
+        file="replica/server/tablets/hosted.py",
+        function="HostedTablet.healthy",
+        before="if self.replica is None or not self.running:",
+        after="if True:",
+    ),
+    Mutant(
         name="write given up lets others overtake",
         rows="CN-25",
         test="tests/unit/server/test_server_writes.py::test_write_that_gets_no_index_lets_nobody_overtake",

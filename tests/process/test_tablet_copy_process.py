@@ -76,6 +76,66 @@ def test_many_copy_requests_at_once_run_one_copy() -> None:
         assert time > 0
 
 
+def test_strangers_request_does_not_replace_intact_replicas() -> None:
+    """TC-28, TC-58. Goal: a process that is in no config cannot have the replicas of a tablet replaced by its own.
+    Method: a fourth server makes a tablet of the same id for itself alone, in a later term, with other rows. Three
+    replicas that have a leader are asked to copy from it, under its own uuid and under the leader's at its address;
+    then one of them without a leader. Each stays READY with its config, and the rows are those that were
+    acknowledged."""
+    with local_cluster(4) as cluster:
+        three, stranger = cluster.servers[:3], cluster.servers[3]
+        create(cluster, three)
+        write(cluster, 0, 100)
+        leader = cluster.leader(TABLET)
+        config = pb.RaftConfig(members=[stranger.member()])
+        made = pb.CreateTabletRequest(
+            dest_uuid=stranger.uuid, tablet_id=TABLET, table=table_info(), config=config, leader_hint=stranger.uuid
+        )
+        assert not stranger.tablets.CreateTablet(made, timeout=30).error.code
+        false_rows = write_request(stranger.uuid, TABLET, batch(list(range(300)), ["false"] * 300))
+        wait_until(
+            lambda: not stranger.tablets.Write(false_rows, timeout=30).error.code, "the stranger leads its own tablet"
+        )
+        term = cluster.status(leader, TABLET).term + 5
+        host, _, port = stranger.address.rpartition(":")
+
+        def ask(target: ServerProcess, source_uuid: str) -> Any:
+            request = pb.StartTabletCopyRequest(
+                dest_uuid=target.uuid,
+                from_uuid=source_uuid,
+                from_addresses=[pb.Address(host=host, port=int(port))],
+                tablet_id=TABLET,
+                term=term,
+                current_state=int(DataState.READY),
+            )
+            return target.copies.StartTabletCopy(request, timeout=20)
+
+        def intact(target: ServerProcess) -> bool:
+            status = cluster.status(target, TABLET)
+            ready = status.data_state == DataState.READY
+            return ready and {m.uuid for m in status.committed_config.members} == {s.uuid for s in three}
+
+        for target in three:
+            refused = ask(target, stranger.uuid).error
+            assert (refused.code, refused.detail) == (Code.ILLEGAL_STATE, "LEADER")
+            ask(target, leader.uuid)
+        wait_until(lambda: all(j.phase == "FAILED" for s in three for j in copies(s)), "no copy is under way")
+        assert all(map(intact, three))
+        (left, *others) = [s for s in three if s is not leader]
+        for server in (leader, *others):
+            server.stop()
+        wait_until(lambda: not cluster.status(left, TABLET).leader_uuid, "it hears no leader")
+        assert not ask(left, stranger.uuid).error.code
+        wait_until(lambda: copies(left)[0].phase == "FAILED", "the offer is refused")
+        assert intact(left) and "votes in no config" in copies(left)[0].error
+        for server in (leader, *others):
+            server.start()
+        leads = cluster.leader(TABLET)
+        scan = pb.ScanRequest(dest_uuid=leads.uuid, tablet_id=TABLET, table_id="t1", all_columns=True)
+        rows = read_rows(list(leads.tablets.Scan(scan, timeout=20)))
+        assert len(rows[0]) == 100 and "false" not in str(rows[0])
+
+
 def cancel(target: ServerProcess, **fields: Any) -> Any:
     request = pb.CancelCopyRequest(dest_uuid=target.uuid, tablet_id=TABLET, **fields)
     return target.copies.CancelCopy(request, timeout=30)

@@ -20,6 +20,7 @@ from nyala.replica.tablet_copy import (
     CopyAttempt,
     CopyRequest,
     CopySource,
+    HealthyReplica,
     LocalReplica,
     TargetCopy,
     copy_cancelled,
@@ -61,8 +62,15 @@ class CopyJobs:
     Concurrency: the loop's thread; each job runs in one thread of the pool and in its streams.
     """
 
-    def __init__(self, manager: TabletManager, make_source: Callable[[str, list[Address]], CopySource]) -> None:
+    def __init__(
+        self,
+        manager: TabletManager,
+        make_source: Callable[[str, list[Address]], CopySource],
+        place: Callable[[Member], Address | None] = lambda member: None,
+    ) -> None:
+        """`place(member)`: the member's present address, which may differ from the one in the config."""
         self._manager = manager
+        self._place = place
         self._make_source = make_source
         self._pool = started_pool(manager.options.copy_jobs_max, "copy-job")
         self._queue = CopyQueue(manager.options.copy_jobs_max)
@@ -96,10 +104,18 @@ class CopyJobs:
             manager.check_room(request.tablet_id)
         if hosted is None:
             hosted = manager.blank(request.tablet_id)
+        if local.healthy is not None:
+            addresses = self._known_places(local.healthy, request.from_uuid) or addresses
         job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us(), request.config, host)
         hosted.copy = self._jobs[request.tablet_id] = job
         self._tasks.start(self._run(hosted, job, request, addresses))
         return local
+
+    def _known_places(self, here: HealthyReplica, uuid: str) -> list[Address]:
+        """Where this server knows a voter of the tablet: the caller could name any other process as its source."""
+        voters = [m for config in here.configs if (m := config.member(uuid)) is not None and m.votes]
+        places = [at for m in voters[:1] if (at := self._place(m)) is not None]
+        return list(dict.fromkeys((*places, *(at for m in voters for at in m.addresses))))
 
     def local(self, tablet_id: str) -> LocalReplica:
         """The state of the tablet here, as the checks of a copy need it."""
@@ -113,6 +129,7 @@ class CopyJobs:
             copying=hosted.copy is not None,
             term=hosted.term,
             last_opid=hosted.last_opid,
+            healthy=hosted.healthy,
         )
 
     async def cancel(self, tablet_id: str, started_us: int = 0) -> CopyJob:
@@ -252,7 +269,11 @@ class CopyJobs:
         """
         manager = self._manager
         local = LocalReplica(
-            uuid=manager.uuid, data_state=hosted.superblock.data_state, term=hosted.term, last_opid=hosted.last_opid
+            uuid=manager.uuid,
+            data_state=hosted.superblock.data_state,
+            term=hosted.term,
+            last_opid=hosted.last_opid,
+            healthy=hosted.healthy,
         )
         refusal = start_tablet_copy_checks(request, local)
         if refusal is not None:
@@ -282,6 +303,8 @@ class CopyJobs:
                 own_term=local.term,
                 stop_and_delete=stop_and_delete,
                 log_only=request.log_only,
+                healthy=local.healthy,
+                source_uuid=request.from_uuid,
                 own_last_known=hosted.last_opid_known,
                 merge=merge,
                 promised=lambda: hosted.cmeta,

@@ -12,7 +12,7 @@ from typing import Any
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft_driver import Phase, Replica
 from nyala.replica.tablet import Given, Superblock, Tablet
-from nyala.replica.tablet_copy import CopyProgress, CopySource, LastLogged
+from nyala.replica.tablet_copy import CopyProgress, CopySource, HealthyReplica, LastLogged
 from nyala.replica.types import ZERO_OPID, Applied, Code, DataState, Disk, OpId, Refused
 from nyala.replica.wal import Log
 
@@ -185,6 +185,17 @@ class HostedTablet:
     def running(self) -> bool:
         """Whether the replica takes part in its group."""
         return self.replica is not None and self.replica.phase in (Phase.CONFIGURING, Phase.RUNNING)
+
+    @property
+    def healthy(self) -> HealthyReplica | None:
+        """What its replica knows of its group; None if none takes part in it, or it has failed."""
+        if self.replica is None or not self.running:
+            return None
+        replica = self.replica
+        configs = (replica.active_config, replica.committed_config)
+        term = self.log.term_at(replica.commit_index) if self.log is not None else None
+        committed = OpId(term or 0, replica.commit_index)  # without a term, if its entry is in the blocks only
+        return HealthyReplica(leader_uuid=replica.leader_uuid or "", configs=configs, committed=committed)
 
     def serving(self, table_id: str = "") -> tuple[Replica, Tablet]:
         """The running replica and its tablet; Refused says why there is none.

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.raft import VoteRequest
+from nyala.replica.raft import AppendEntries, VoteRequest
 from nyala.replica.raft_driver import Phase
-from nyala.replica.rows import WriteMeta, crc32c, encode_batch
+from nyala.replica.rows import crc32c
 from nyala.replica.server.copies.copy_jobs import CopyJobs
 from nyala.replica.server.tablets import manager as manager_module
 from nyala.replica.server.tablets.hosted import HostedTablet
@@ -22,6 +22,7 @@ from nyala.replica.types import (
     Address,
     Code,
     DataState,
+    Entry,
     EntryKind,
     Member,
     OpId,
@@ -42,11 +43,10 @@ from tests.harness.copies import (
 )
 from tests.harness.managers import new_manager
 from tests.harness.patience import patience_s
-from tests.harness.rows import batch
 from tests.harness.server_pair import until
 
-WHERE = [Address("127.0.0.1", 1)]
-ALONE = RaftConfig(OpId(0, 0), (Member(TARGET_UUID, (Address("127.0.0.1", 2),)),))
+WHERE, LINKED = [Address("127.0.0.1", 1)], Address("127.0.0.1", 3)
+PAIR = RaftConfig(OpId(0, 0), (Member(SOURCE_UUID, (WHERE[0],)), Member(TARGET_UUID, (Address("127.0.0.1", 2),))))
 
 
 class WatchedSource:
@@ -73,7 +73,7 @@ class WatchedSource:
 
 
 class Server:
-    """A tablet manager with one tablet, of which this server is the only voter, and copy jobs from `source`."""
+    """A tablet manager with one tablet, whose other voter leads it, and copy jobs from that one, `source`."""
 
     def __init__(self, source: Source) -> None:
         loop = asyncio.get_running_loop()
@@ -82,17 +82,38 @@ class Server:
         self.loop = loop
         self.copy_source = WatchedSource(source.copy_source, lambda: self.in_between())
         self.in_between: Callable[[], None] = lambda: None
-        self.jobs = CopyJobs(self.manager, lambda uuid, addresses: self.copy_source)
+        self.called: list[tuple[str, list[Address]]] = []
+        """The sources that were asked, and where."""
+
+        def make_source(uuid: str, addresses: list[Address]) -> Any:
+            self.called.append((uuid, addresses))
+            return self.copy_source
+
+        self.jobs = CopyJobs(self.manager, make_source, lambda member: LINKED)
 
     @property
     def hosted(self) -> HostedTablet:
         return self.manager.get(TABLET)
 
     async def begin(self) -> None:
-        """Create the tablet and wait until this server leads it; its log then ends at 1.1."""
+        """Create the tablet and append the leader's first entry; the log then ends at 1.1."""
         await self.manager.start()
-        await self.manager.create(superblock(), ALONE, campaign=True)
-        await self._done(lambda done: self._replica.wait_applied(1, done))
+        await self.manager.create(superblock(), PAIR, campaign=False)
+        await self.append(Entry(OpId(1, 1), EntryKind.NOOP, 1 << 12, 0, b"", b"", crc32c(b"")))
+
+    async def append(self, entry: Entry) -> None:
+        """Append the leader's next entry, and apply it."""
+        last = OpId(1, entry.opid.index - 1) if entry.opid.index > 1 else ZERO_OPID
+        message = AppendEntries(
+            to_uuid=TARGET_UUID,
+            from_uuid=SOURCE_UUID,
+            term=1,
+            prev=last,
+            entries=(entry,),
+            commit_index=entry.opid.index,
+        )
+        assert self._replica.step(message) == ""
+        await self.applied(entry.opid.index)
 
     @property
     def _replica(self) -> Any:
@@ -106,22 +127,12 @@ class Server:
         return await asyncio.wait_for(answer, 20)
 
     async def applied(self, index: int) -> None:
-        """Tick until the entry at `index` is applied: a restarted lone voter elects itself first."""
-
-        def applied() -> bool:
-            self._replica.tick()
-            return bool(self._replica.applied_index >= index)
-
-        await until(applied, f"{index} is applied")
+        """Wait until the entry at `index` is applied."""
+        await self._done(lambda done: self._replica.wait_applied(index, done))
 
     async def put(self, key: int) -> None:
         """One acknowledged row."""
-        payload = encode_batch(batch([key], ["mine"]))
-        meta = WriteMeta((1, 2), 1).encode()
-        done = await self._done(
-            lambda done: self._replica.write(EntryKind.WRITE, 1, meta, payload, crc32c(payload), done)
-        )
-        assert not isinstance(done, BaseException), done
+        await self.append(write_entry(self._replica.last_logged.index + 1, [key], "mine", 1))
 
     async def vote(self, term: int) -> None:
         """Another candidate asks in a later term; this server's promise of it is on disk."""
@@ -134,13 +145,13 @@ class Server:
         """Do that on the loop while the job waits for BEGIN."""
         self.in_between = lambda: asyncio.run_coroutine_threadsafe(what(), self.loop).result(20)
 
-    def ask(self, config: OpId = ZERO_OPID) -> None:
-        """The leader's request, as of now."""
+    def ask(self, config: OpId = ZERO_OPID, source: str = SOURCE_UUID) -> None:
+        """The leader's request, as of now; or that of another `source`."""
         local = self.jobs.local(TABLET)
         self.jobs.start(
             CopyRequest(
                 dest_uuid=TARGET_UUID,
-                from_uuid=SOURCE_UUID,
+                from_uuid=source,
                 tablet_id=TABLET,
                 term=local.term,
                 current_state=local.data_state,
@@ -169,10 +180,11 @@ class Server:
 
 
 def run(scenario: Callable[[Server, Source], Coroutine[Any, Any, None]], *, entries: int, term: int = 1) -> None:
-    """`scenario(server, source)` with a source of that term whose log holds so many entries."""
+    """`scenario(server, source)` with a source of that term that has so many entries, all of them in blocks only."""
     replica = RestingReplica(new_disk(), term=term)
     for index in range(entries):
         replica.write([100 + index], "theirs")
+    replica.tablet.flush()
     source = Source(replica)
 
     async def all_of_it() -> None:
@@ -205,8 +217,8 @@ def test_copy_job_over_a_replica_that_acknowledged_more_meanwhile_loses_nothing(
         error = await server.ended()
         assert "ends below what this server has acknowledged" in error
         assert server.hosted.last_opid == OpId(1, 4)
-        await server.applied(4)
-        assert server.rows() == [1, 2, 3]
+        await server.put(4)
+        assert server.rows() == [1, 2, 3, 4]
         assert server.hosted.superblock.data_state is DataState.READY
         assert source.sessions.sessions() == []
 
@@ -334,6 +346,38 @@ def test_copy_job_replaces_a_replica_that_lags() -> None:
         assert await server.ended() == ""
         assert server.hosted.last_opid == OpId(1, 5)
         assert server.manager.disk.listdir("quarantine") == [f"{TABLET}-000001"]
+
+    run(scenario, entries=5)
+
+
+STRANGER = "f" * 32
+
+
+def test_copy_over_an_intact_replica_comes_from_a_voter_at_its_known_address_only() -> None:
+    """TC-28, TC-58. Goal: one request of any process does not replace an intact replica by what another process serves.
+    Method: requests that name a stranger as the source, while the leader is heard and while there is none: the first
+    is refused, the second ends when the source has offered its config; the replica runs on. A request that names the
+    leader at an address of the caller's choice: the leader is asked where this server knows it. A tombstone is copied
+    to from the address that the caller gives."""
+
+    async def scenario(server: Server, source: Source) -> None:
+        await server.put(1)
+        running = server.hosted.replica
+        with pytest.raises(Refused, match="follows another leader"):
+            server.ask(source=STRANGER)
+        assert server.called == [] and server.jobs.running() == []
+        await server.vote(9)
+        source.replica.cmeta.save_hard_state(9, SOURCE_UUID)
+        server.ask(source=STRANGER)
+        assert "votes in no config" in await server.ended()
+        assert server.hosted.replica is running and server.rows() == [1] and server.hosted.copy is None
+        server.ask()
+        assert await server.ended() == ""
+        assert server.called == [(STRANGER, WHERE), (SOURCE_UUID, [LINKED, *WHERE])]
+        await server.manager.delete(TABLET, None, "for a test")
+        server.ask()
+        await server.ended()
+        assert server.called[-1] == (SOURCE_UUID, WHERE)
 
     run(scenario, entries=5)
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import CopyRequest, lost_tablets
 from nyala.replica.tools.fs_check import remove_orphans
-from nyala.replica.types import Code, Corruption, DataState, DiskFailure, Refused
-from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
+from nyala.replica.types import Code, Corruption, DataState, DiskFailure, OpId, RaftConfig, Refused
+from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
 from tests.harness.server_pair import Pair, run_pair, until
 from tests.harness.sim_disk import SimDisk
 from tests.unit.server.test_server_open import OTHER, served, two_tablets
@@ -161,7 +162,10 @@ def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hur
     Method: damage the superblock of a running replica; its leader orders a copy before the next check. If the source
     refuses, the replica runs on and its superblock is written again. If the copy fails later, the tombstone has the
     last OpId that was acknowledged."""
-    disk, fatal, source = new_disk(), [], leading_source()  # type: ignore[var-annotated]
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    source = leading_source(flushed=(([1, 2], "a"), ([3], "b"), ([4], "c")), logged=())
+    both = tuple(replace(m, votes=True, promote=False) for m in CONFIG.members)
+    source.replica.cmeta.save_config(RaftConfig(OpId(6, 1), both))
     two_tablets(disk)
     source.is_leader = end != "refused"
 

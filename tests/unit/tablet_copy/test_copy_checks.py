@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from nyala.replica.tablet_copy import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+from nyala.replica.tablet_copy import (
+    CopyRequest,
+    HealthyReplica,
+    LocalReplica,
+    replacement_refusal,
+    source_refusal,
+    start_tablet_copy_checks,
+)
 from nyala.replica.tablet_copy.checks import time_refusal
-from nyala.replica.types import Code, DataState, OpId, limits
+from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, limits
 
 OWN = "b" * 32
 READY = LocalReplica(uuid=OWN, data_state=DataState.READY, term=5, last_opid=OpId(5, 90))
@@ -65,6 +74,73 @@ def test_start_copy_checks_accept_what_the_caller_believes(asked: CopyRequest, l
     """Goal: rows TC-28 and TC-31: a request that is right about the target's state is accepted. Method: matching
     requests."""
     assert start_tablet_copy_checks(asked, local) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "leader", "caller", "term", "may"),
+    [
+        (DataState.READY, "a", "a", 5, True),
+        (DataState.READY, "a", "c", 5, False),
+        (DataState.READY, "a", "c", 9, False),
+        (DataState.READY, "b", "c", 9, False),
+        (DataState.READY, "", "c", 5, True),
+        (DataState.DELETED, None, "c", 5, True),
+        (DataState.READY, None, "c", 5, True),
+    ],
+    ids=["leader", "another", "another in a later term", "it leads", "no leader", "tombstone", "failed"],
+)
+def test_intact_replica_that_follows_a_leader_is_copied_anew_for_that_one_only(
+    state: DataState, leader: str | None, caller: str, term: int, may: bool
+) -> None:
+    """TC-28. Goal: a caller that is not the leader of an intact replica cannot have it replaced. Method: a table of the
+    leader that is known here (None: no replica takes part in the group), the caller, and its term."""
+    healthy = None
+    if leader is not None:
+        healthy = HealthyReplica(leader_uuid=leader and leader * 32, configs=(here("abc"),), committed=OpId(5, 80))
+    local = LocalReplica(uuid=OWN, data_state=state, term=5, last_opid=OpId(5, 90), healthy=healthy)
+    asked = replace(request(state, term=term), from_uuid=caller * 32)
+    refusal = start_tablet_copy_checks(asked, local)
+    assert (refusal is None) is may
+    assert refusal is None or (refusal.code, refusal.detail) == (Code.ILLEGAL_STATE, "LEADER")
+
+
+def here(names: str, index: int = 1) -> RaftConfig:
+    """Voters by their letter; a capital letter is a member without a vote."""
+    members = (Member(n.lower() * 32, (Address("h", 1),), votes=n.islower()) for n in names)
+    return RaftConfig(OpId(1, index), tuple(members))
+
+
+@pytest.mark.parametrize(
+    ("source", "offered", "rows_end", "log_begins", "says"),
+    [
+        ("a", "abc", OpId(6, 90), 91, ""),
+        ("a", "abc", OpId(5, 81), 82, ""),
+        ("d", "abcd", OpId(6, 90), 91, ""),
+        ("a", "ae", OpId(6, 90), 91, ""),
+        ("e", "abcde", OpId(6, 90), 91, ""),
+        ("z", "z", OpId(6, 90), 91, "votes in no config"),
+        ("z", "az", OpId(6, 90), 91, "votes in no config"),
+        ("e", "abce", OpId(6, 90), 91, ""),
+        ("e", "abE", OpId(6, 90), 91, "votes in no config"),
+        ("z", "abc", OpId(6, 90), 91, "votes in no config"),
+        ("f", "abcf", OpId(6, 90), 91, ""),
+        ("f", "abcF", OpId(6, 90), 91, "votes in no config"),
+        ("a", "abc", OpId(6, 90), 81, "no copy is needed"),
+        ("a", "abc", OpId(5, 80), 81, "no copy is needed"),
+        ("a", "abc", OpId(4, 90), 91, "below what is committed"),
+        ("a", "abc", OpId(5, 79), 91, "below what is committed"),
+    ],
+)
+def test_source_that_does_not_fit_an_intact_replica_is_refused(
+    source: str, offered: str, rows_end: OpId, log_begins: int, says: str
+) -> None:
+    """TC-58. Goal: an intact replica is replaced only by a source that votes in its own config or the next one, which
+    has what is committed here, and whose log does not continue the replica's. Method: a table of offers to a replica
+    with the configs a, b, c and a, b, c, d, on which 5.80 is committed."""
+    healthy = HealthyReplica(leader_uuid="", configs=(here("abcd", 7), here("abc")), committed=OpId(5, 80))
+    refusal = replacement_refusal(healthy, source * 32, here(offered, 9), rows_end, log_begins)
+    assert (refusal is None) is (says == "")
+    assert refusal is None or (says in str(refusal) and refusal.code is Code.ILLEGAL_STATE)
 
 
 @pytest.mark.parametrize(
