@@ -1135,7 +1135,7 @@ MUTANTS = (
         rows="RD-01",
         test=(
             "tests/unit/tablet/test_tablet_key_ranges.py::"
-            "test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds"
+            "test_second_column_is_searched_where_the_first_has_one_value_and_nowhere_else"
         ),
         file="replica/tablet/key_ranges.py",
         function="SortedKey.runs",
