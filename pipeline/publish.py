@@ -15,7 +15,7 @@ import fastavro
 
 from nyala import schemas
 from nyala.replica.rows import Misfit, RowOp, TableSchema
-from nyala.replica.types import PLAINTEXT, Code, KafkaSecurity, Refused, ReplicaError
+from nyala.replica.types import PLAINTEXT, Code, KafkaSecurity, Refused, ReplicaError, limits
 
 from .framing import Framing, wrap
 from .row_schema import OP_FIELD, OP_HEADER, key_schema_json, row_schema_json
@@ -24,6 +24,8 @@ from .topics import Topics
 
 _IN_FLIGHT_POLL_EVERY = 1000
 _ROW_SHOWN_MAX = 200
+_MESSAGE_BYTES_MAX = 32 << 20
+"""More than any topic of rows takes: the broker decides, and its reason reaches the caller of `flush`."""
 
 
 class RowMisfit(Refused, ValueError):
@@ -48,6 +50,7 @@ class RowEncoder:
         self._writer = schemas.parse_json(self.writer_json)
         self._key = schemas.parse_json(key_schema_json(schema))
         self._values = RowValues(schema, self._writer["fields"])
+        self._key_names = schema.key
         self._key_values = RowValues(schema, self._key["fields"])
         self._prefix = wrap(framing, b"", fingerprint=schemas.fingerprint64(self._writer), registry_id=registry_id)
         self.has_op = any(f["name"] == OP_FIELD and not schema.has(OP_FIELD) for f in self._writer["fields"])
@@ -64,12 +67,15 @@ class RowEncoder:
         out.seek(0, io.SEEK_END)
         datum = _exact(self._values, row)
         _write(out, self._writer, {**datum, OP_FIELD: op.name} if self.has_op else datum, row)
+        _check_size(out, datum, "the texts and bytes of a row have", limits.ROW_SIZE_BYTES_MAX)
         return out.getvalue()
 
     def key(self, row: Mapping[str, object]) -> bytes:
         """Return the Kafka key of a row."""
         out = io.BytesIO()
-        _write(out, self._key, _exact(self._key_values, row), row)
+        datum = _exact(self._key_values, {name: row[name] for name in self._key_names if name in row})
+        _write(out, self._key, datum, row)
+        _check_size(out, datum, "the texts and bytes of a key have", limits.KEY_SIZE_BYTES_MAX)
         return out.getvalue()
 
 
@@ -153,6 +159,17 @@ def _write(out: io.BytesIO, schema: Any, datum: Mapping[str, object], row: Mappi
         raise RowMisfit(Code.INVALID_ARGUMENT, what, row=_shown(row)) from error
 
 
+def _check_size(encoded: io.BytesIO, datum: Mapping[str, object], what: str, most: int) -> None:
+    """RowMisfit if no table holds the datum for the bytes of its texts and bytes; a shorter datum is not measured."""
+    if encoded.tell() <= most:
+        return
+    values = (value.encode() if isinstance(value, str) else value for value in datum.values())
+    size = sum(len(value) for value in values if isinstance(value, bytes | bytearray | memoryview))
+    if size > most:
+        problem = f"{what} at most {most} bytes; make them shorter"
+        raise RowMisfit(Code.TOO_LARGE, problem, given=size, row=_shown(datum))
+
+
 def _shown(row: Mapping[str, object]) -> str:
     return repr(dict(row))[:_ROW_SHOWN_MAX]
 
@@ -197,6 +214,7 @@ class _KafkaSink:
             enable_idempotence=True,
             linger_ms=5,
             batch_size=1 << 17,
+            max_request_size=_MESSAGE_BYTES_MAX,
             **security.python(),
         )
 
@@ -227,6 +245,7 @@ class _BulkSink:
                 "acks": "all",
                 "linger.ms": 20,
                 "batch.size": 1 << 18,
+                "message.max.bytes": _MESSAGE_BYTES_MAX,
                 "queue.buffering.max.messages": 200_000,
                 "queue.buffering.max.kbytes": 128 << 10,
                 "log_level": 2,

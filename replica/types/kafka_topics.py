@@ -3,6 +3,8 @@ definitions."""
 
 from __future__ import annotations
 
+from . import limits
+
 DECISIONS = "decisions"
 REPORTS = "reports"
 PROPOSALS = "proposals"
@@ -15,8 +17,9 @@ COMPACTED = (DECISIONS, REPORTS)
 """Topics of state: a later record replaces the earlier one of its key."""
 
 
-WRITES_SETTINGS = {"cleanup.policy": "delete"}
-"""The settings of a topic that feeds a table. Compaction would drop events that the table still needs. How long Kafka
+WRITES_SETTINGS = {"cleanup.policy": "delete", "max.message.bytes": str(2 * limits.ROW_SIZE_BYTES_MAX)}
+"""The settings of a topic that feeds a table. Compaction would drop events that the table still needs. The largest row
+fits with its key, its numbers and Kafka's frame, for which Kafka's default, 1 MiB for all, has no room. How long Kafka
 keeps an event that was not read yet is left to the brokers' own setting."""
 
 

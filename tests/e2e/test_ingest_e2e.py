@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, IngestQuery, RowPublisher
+from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, IngestQuery, PublishFailed, RowPublisher
 from nyala.replica.rows import RowOp
+from nyala.replica.types import kafka_topics, limits
 from tests.harness.road import SCHEMA, Road, event, key_of, row
 
 pytestmark = pytest.mark.e2e
@@ -40,6 +41,25 @@ def test_topic_becomes_table_exactly_once_through_replay_and_lost_checkpoint(roa
     lane.run()
     assert lane.rows() == expected
     assert {(one.place, one.record["reason"]) for one in lane.letters()} == letters
+
+
+def test_largest_row_goes_from_each_publisher_into_the_table(road: Road) -> None:
+    """IN-02. Goal: what a table takes, a topic of ours and both publishers take; a topic that takes less is named when
+    the publisher flushes. Method: a row of the most bytes that a table takes from each publisher, in a topic of the
+    settings of `nyala topic create`; the same row for a topic with Kafka's default."""
+    road.make_topic("writes.large", **{k.replace(".", "_"): v for k, v in kafka_topics.WRITES_SETTINGS.items()})
+    road.make_topic("writes.small", max_message_bytes="1048588")
+    lane = road.lane("large")
+    largest = [row(k, str(k) * limits.ROW_SIZE_BYTES_MAX) for k in (1, 2)]
+    for one, bulk in zip(largest, (False, True), strict=True):
+        lane.publish([one], bulk=bulk)
+        publisher = RowPublisher(road.kafka, "writes.small", SCHEMA, bulk=bulk)
+        publisher.publish(one)
+        with pytest.raises(PublishFailed, match=r"1 records were not acknowledged.*([Ss]ize|[Ll]arge)"):
+            publisher.flush()
+        publisher.close()
+    lane.run()
+    assert lane.rows() == {1: largest[0], 2: largest[1]} and lane.letters() == []
 
 
 def test_nulls_leave_columns_as_they_are_if_the_query_says_so(road: Road) -> None:

@@ -6,6 +6,42 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="publisher takes rows that no table takes",
+        rows="IN-82",
+        test=(
+            "tests/unit/pipeline/test_publish_failures.py::"
+            "test_row_or_key_that_no_table_takes_is_refused_before_it_is_sent"
+        ),
+        file="pipeline/publish.py",
+        function="_check_size",
+        before="if size > most:",
+        after="if size > 2 * most:",
+    ),
+    Mutant(
+        name="topic does not take the largest row",
+        rows="IN-82",
+        test=(
+            "tests/unit/pipeline/test_publish_failures.py::"
+            "test_row_or_key_that_no_table_takes_is_refused_before_it_is_sent"
+        ),
+        file="replica/types/kafka_topics.py",
+        function="",
+        before="str(2 * limits.ROW_SIZE_BYTES_MAX)",
+        after="str(limits.ROW_SIZE_BYTES_MAX)",
+    ),
+    *(
+        Mutant(
+            name=f"{sink} takes no large row",
+            rows="IN-02",
+            test="tests/e2e/test_ingest_e2e.py::test_largest_row_goes_from_each_publisher_into_the_table",
+            file="pipeline/publish.py",
+            function=f"{sink}.__init__",
+            before="_MESSAGE_BYTES_MAX",
+            after="1 << 20",
+        )
+        for sink in ("_KafkaSink", "_BulkSink")
+    ),
+    Mutant(
         name="pipeline imports all its modules",
         rows="IN-72",
         test="tests/unit/infra/test_command_imports.py::test_package_on_demand_gives_all_its_names",
