@@ -98,7 +98,9 @@ def letters_held(
     """
     check_reachable(bootstrap)
     try:
-        consumer = KafkaConsumer(bootstrap_servers=bootstrap, **client_options(timeout_s), **security.python())
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, enable_auto_commit=False, **client_options(timeout_s), **security.python()
+        )
         try:
             there = consumer.topics()
             topics = {dead_letter_topic(table): table for table in tables if dead_letter_topic(table) in there}

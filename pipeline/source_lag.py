@@ -41,7 +41,11 @@ def source_lags(
     check_reachable(bootstrap)
     try:
         consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap, max_poll_records=1, **client_options(LAG_TIMEOUT_S), **security.python()
+            bootstrap_servers=bootstrap,
+            enable_auto_commit=False,
+            max_poll_records=1,
+            **client_options(LAG_TIMEOUT_S),
+            **security.python(),
         )
         try:
             places = {TopicPartition(topic, number): offset for number, offset in done.items()}

@@ -163,7 +163,7 @@ class Topics:
         """Return the first (or, with `latest`, next) offset of each partition."""
         check_reachable(self._bootstrap)
         try:
-            consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, **self._options)
+            consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False, **self._options)
             try:
                 asked = [TopicPartition(topic, number) for number in range(partitions)]
                 found = consumer.end_offsets(asked) if latest else consumer.beginning_offsets(asked)

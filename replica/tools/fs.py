@@ -34,7 +34,9 @@ def need_server_directory(root: Path) -> None:
     """Raise Refused NOT_FOUND unless `root` has a name that only our servers make. Other directories are not even
     locked."""
     if not root.is_dir():
-        raise Refused(Code.NOT_FOUND, "there is no such directory", root=str(root))
+        raise Refused(
+            Code.NOT_FOUND, "there is no such directory; give the one that the server was started with", root=str(root)
+        )
     if not _is_a_servers(root):
         what = "this is no server's directory: nothing in it is ours"
         raise Refused(Code.NOT_FOUND, what, root=str(root), looked_for=", ".join(_TELLING))

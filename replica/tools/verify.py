@@ -33,7 +33,7 @@ def only_tables(view: ClusterView, names: Sequence[str]) -> ClusterView:
     exist."""
     known = {table.name for table in view.tables}
     if missing := [name for name in names if name not in known]:
-        raise Refused(Code.NOT_FOUND, "no such table", table=missing[0])
+        raise Refused(Code.NOT_FOUND, "no such table; `nyala table list` shows the tables", table=missing[0])
     tables = [table for table in view.tables if not names or table.name in names]
     kept = {tablet.tablet_id for table in tables for tablet in table.tablets}
     replicas = {tablet_id: found for tablet_id, found in view.replicas.items() if tablet_id in kept}

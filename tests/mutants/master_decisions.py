@@ -1257,7 +1257,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_desired.py::test_members_wanted_carelessly_are_refused_with_the_reason",
         file="replica/master/requests/change_requests.py",
         function="_may_join",
-        before='raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)',
+        before='raise Refused(Code.NOT_FOUND, "no such tablet server; see `nyala server list`", server=uuid)',
         after="return",
     ),
     Mutant(

@@ -18,6 +18,26 @@ LOOK_UPS = "tests/unit/master/test_master_look_ups.py"
 PAUSES = "tests/unit/master/test_master_collection_pauses.py"
 MUTANTS = (
     Mutant(
+        name="wrong name has no next step",
+        rows="none",
+        test="tests/unit/api/test_api_refusals.py::test_refusal_of_what_is_not_there_says_how_to_see_what_is",
+        file="replica/master/catalog/tables.py",
+        function="find_table",
+        before="; `nyala table list` shows the tables",
+        after="",
+        on_disk=True,
+    ),
+    Mutant(
+        name="consumer of a topic's ends warns",
+        rows="none",
+        test="tests/unit/api/test_api_refusals.py::test_no_consumer_without_a_group_commits",
+        file="pipeline/topics.py",
+        function="Topics.offsets",
+        before=", enable_auto_commit=False",
+        after="",
+        on_disk=True,
+    ),
+    Mutant(
         name="long collection visits everything again",
         test=f"{PAUSES}::test_what_a_long_collection_found_alive_is_not_visited_again",
         file="replica/master/collection_pauses.py",

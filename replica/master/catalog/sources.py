@@ -258,7 +258,12 @@ def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
     name = source_name(table_id, request.source)
     record = catalog.get(SOURCE, name)
     if record is None:
-        raise Refused(Code.NOT_FOUND, "no such source", table=request.table, source=SOURCE + name)
+        raise Refused(
+            Code.NOT_FOUND,
+            "no such source; `nyala source list` shows the sources",
+            table=request.table,
+            source=SOURCE + name,
+        )
     _refuse_reset(record, request)
     lowered = lowered_to(record, request.to_offset)
     return {SOURCE + name: lowered}, [], "", lowered
@@ -334,7 +339,12 @@ def _adopt_topic(
     if len(topics) > 1:
         raise Refused(Code.INVALID_ARGUMENT, "several topics feed this table: say which one", topics=", ".join(topics))
     if not old:
-        raise Refused(Code.NOT_FOUND, "no such source", table=request.table, kafka_partition=source.kafka_partition)
+        raise Refused(
+            Code.NOT_FOUND,
+            "no such source; `nyala source list` shows the sources",
+            table=request.table,
+            kafka_partition=source.kafka_partition,
+        )
     latest = max(old.values(), key=lambda r: r.generation)
     for key, record in old.items():
         puts[f"{SOURCE}{table_id}/{key}"] = replace(record, retired=True, owner_run="", owner_deadline_us=0)

@@ -78,7 +78,7 @@ def tablet_of(catalog: Catalog, tablet_id: str) -> Tablet:
     """The record of a tablet that was not dropped; Refused(TABLET_NOT_FOUND) if there is none."""
     tablet = catalog.get(TABLET, tablet_id)
     if tablet is None or tablet.dropped:
-        raise Refused(Code.TABLET_NOT_FOUND, "no such tablet", tablet=tablet_id)
+        raise Refused(Code.TABLET_NOT_FOUND, "no such tablet; `nyala tablet list` shows the tablets", tablet=tablet_id)
     return tablet
 
 
@@ -88,7 +88,9 @@ def find_table(catalog: Catalog, name: str = "", table_id: str = "") -> tuple[st
     found = named.table_id if named else ("" if name else table_id)
     table = catalog.get(TABLE, found) if found else None
     if table is None:
-        raise Refused(Code.NOT_FOUND, "no such table", name=name, table_id=table_id)
+        raise Refused(
+            Code.NOT_FOUND, "no such table; `nyala table list` shows the tables", name=name, table_id=table_id
+        )
     if table_id and table_id != found:
         raise Refused(Code.WRONG_TABLE, "the table was dropped and created again", name=name, known=table_id, now=found)
     return found, table

@@ -121,7 +121,7 @@ def _may_join(state: MasterState, uuid: str) -> None:
     """
     view = next((s for s in state.servers() if s.uuid == uuid), None)
     if view is None:
-        raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)
+        raise Refused(Code.NOT_FOUND, "no such tablet server; see `nyala server list`", server=uuid)
     if not view.alive:
         raise Refused(Code.ILLEGAL_STATE, "this tablet server is not alive", server=uuid)
     if view.draining:

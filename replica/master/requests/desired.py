@@ -178,4 +178,4 @@ def _check_room(state: MasterState, servers: Sequence[ServerView], needed: int, 
 
 def _heard_of(state: MasterState, uuid: str) -> None:
     if uuid not in state.soft.servers:
-        raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)
+        raise Refused(Code.NOT_FOUND, "no such tablet server; see `nyala server list`", server=uuid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,10 +104,10 @@ def test_refusal_has_its_four_parts(call: Callable[[], object], value: str) -> N
     assert wrong and mark and todo, f"{error} does not say what to do"
 
 
-def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
-    """Calls of these names in the user's sources, with their place."""
-    for folder in ("replica/api", "replica/client"):
-        for path in sorted((ROOT / folder).glob("*.py")):
+def calls(*names: str, folders: Sequence[str] = ("replica/api", "replica/client")) -> Iterator[tuple[str, ast.Call]]:
+    """Calls of these names in the user's sources, or those of other folders, with their place."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", node
@@ -126,6 +126,26 @@ def test_each_mistake_says_what_to_do() -> None:
         if isinstance(text, ast.Constant) and not any(mark in str(text.value) for mark in ("; ", ": ")):
             found.append(f"{place} {text.value}")
     assert found == []
+
+
+def test_refusal_of_what_is_not_there_says_how_to_see_what_is() -> None:
+    """Goal: a wrong name of a table, tablet, server or source ends no command without a next step. Method: each such
+    refusal in the sources of masters and tools has one."""
+    texts = {
+        place: str(call.args[1].value)
+        for place, call in calls("Refused", folders=("replica/master", "replica/tools"))
+        if len(call.args) > 1 and isinstance(call.args[1], ast.Constant) and "no such" in str(call.args[1].value)
+    }
+    assert len(texts) > 7 and [place for place, text in texts.items() if "; " not in text] == []
+
+
+def test_no_consumer_without_a_group_commits() -> None:
+    """Goal: no command prints a warning of Kafka's library, which a user cannot judge: a consumer without a group that
+    is to commit prints one. Method: each consumer in the sources says that it does not."""
+    found = list(calls("KafkaConsumer", folders=("replica", "pipeline", "infra", "jobs")))
+    assert len(found) > 5
+    silent = [place for place, call in found if "enable_auto_commit=False" not in ast.unparse(call)]
+    assert silent == []
 
 
 def test_closed_client_is_refused_as_any_call_is() -> None:
