@@ -132,7 +132,7 @@ class RowDecoder:
         value = _Bytes.of(values)
         code = np.zeros(count, np.uint8)
         column = np.full(count, "", object)
-        code[value.ends - value.starts > limits.ROW_SIZE_BYTES_MAX] = RowCode.ROW_TOO_LARGE
+        code[value.ends - value.starts > limits.ROW_EVENT_BYTES_MAX] = RowCode.ROW_TOO_LARGE
         key_columns = self._decode_keys(_Bytes.of(keys), value.valid, code)
         ops = _header_ops(op_headers, count, code)
         groups, plans = self._group(value, code)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 ROW_SIZE_BYTES_MAX = 1 << 20
 """Bounds all values of variable length of a row: those that a batch has, and those that the row has afterwards."""
+ROW_EVENT_BYTES_MAX = ROW_SIZE_BYTES_MAX + (64 << 10)
+"""Bounds the value of a row event: beside its texts, the largest row has numbers, and lengths in Avro."""
 BATCH_SIZE_BYTES_MAX = 8 << 20
 BATCH_ROWS_MAX = 1 << 20
 BATCH_FILLED_BYTES_MAX = 128 << 20

@@ -46,7 +46,7 @@ def publish_bad(lane: Lane) -> dict[int, Told]:
         ("KEY_MISMATCH", "", b"", good, []),
         ("WRONG_TYPE", "v", key_of(50), event({**row(50), "v": 7}, TYPED), []),
         ("VALUE_OUT_OF_RANGE", "small", key_of(50), event({**row(50), "small": 1000}), []),
-        ("ROW_TOO_LARGE", "", key_of(50), event(row(50, "x" * (1 << 20))), []),
+        ("ROW_TOO_LARGE", "", key_of(50), event(row(50, "x" * ((1 << 20) + 1))), []),
         ("UNKNOWN_OPERATION", "", key_of(50), good, [("nyala-op", b"EXPLODE")]),
         ("UNKNOWN_COLUMN", "extra", key_of(50), event({**row(50), "extra": "?"}, EXTRA), []),
         ("NULL_IN_REQUIRED_COLUMN", "must", key_of(60), event({"k": 60, "v": "p"}, partial), insert),

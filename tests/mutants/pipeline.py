@@ -6,6 +6,18 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="largest row is no event",
+        rows="IN-82",
+        test=(
+            "tests/unit/pipeline/test_publish_failures.py::"
+            "test_row_or_key_that_no_table_takes_is_refused_before_it_is_sent"
+        ),
+        file="pipeline/decode.py",
+        function="RowDecoder.decode",
+        before="limits.ROW_EVENT_BYTES_MAX",
+        after="limits.ROW_SIZE_BYTES_MAX",
+    ),
+    Mutant(
         name="publisher takes rows that no table takes",
         rows="IN-82",
         test=(

@@ -122,7 +122,7 @@ def test_each_kind_of_bad_record_is_a_fault_and_the_rest_goes_on() -> None:
         (good_key, value(wrong, {"k": 1, "n": "a"}), RowCode.WRONG_TYPE, "n"),
         (good_key, value(wide, {"k": 1, "n": 1 << 20}), RowCode.VALUE_OUT_OF_RANGE, "n"),
         (good_key, value(ops, {"k": 1, "op": "MERGE"}), RowCode.UNKNOWN_OPERATION, ""),
-        (good_key, b"\xc3\x01" + b"\x00" * limits.ROW_SIZE_BYTES_MAX, RowCode.ROW_TOO_LARGE, ""),
+        (good_key, b"\xc3\x01" + b"\x00" * limits.ROW_EVENT_BYTES_MAX, RowCode.ROW_TOO_LARGE, ""),
     ]
     records = [row(50)]
     for key, each, _, _ in bad:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from nyala.pipeline import Framing, PublishFailed, QueryInterrupted, RowMisfit, RowPublisher
+from nyala.pipeline.decode import RowDecoder
 from nyala.pipeline.publish import RowEncoder, _Failures
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
 from nyala.replica.types import Code, ReplicaError, kafka_topics, limits
@@ -68,18 +71,22 @@ def test_publisher_without_a_broker_says_so_at_once(bulk: bool) -> None:
 
 def test_row_or_key_that_no_table_takes_is_refused_before_it_is_sent() -> None:
     """IN-82. Goal: the publisher takes what a table takes, and no more. Method: rows and keys of the most bytes that a
-    table takes, and of one byte more; in texts, the bytes of UTF-8 count."""
+    table takes, which the job decodes, and of one byte more; in texts, the bytes of UTF-8 count."""
     columns = (
         Column(id=1, name="id", type=ColumnType.STRING, nullable=False),
         Column(id=2, name="value", type=ColumnType.BINARY),
     )
-    encoder = RowEncoder(TableSchema(schema_id=1, columns=columns, key=("id",)), Framing.SINGLE_OBJECT, None, "", 0)
+    schema = TableSchema(schema_id=1, columns=columns, key=("id",))
+    encoder = RowEncoder(schema, Framing.SINGLE_OBJECT, None, "", 0)
     half = "é" * (limits.KEY_SIZE_BYTES_MAX // 2)
     rest = limits.ROW_SIZE_BYTES_MAX - limits.KEY_SIZE_BYTES_MAX
     whole: dict[str, object] = {"id": half, "value": b"x" * rest}
     assert int(kafka_topics.WRITES_SETTINGS["max.message.bytes"]) > (1 << 16) + len(
         encoder.key(whole) + encoder.value(whole, RowOp.UPSERT)
     )
+    key, value = pa.array([encoder.key(whole)]), pa.array([encoder.value(whole, RowOp.UPSERT)])
+    decoder = RowDecoder(schema, Framing.SINGLE_OBJECT, [])
+    assert len(decoder.decode(key, value, np.zeros(1, np.int64)).faults) == 0
     for row, most in (({"id": half + "a"}, limits.KEY_SIZE_BYTES_MAX), (whole | {"id": half + "a"}, 1 << 20)):
         with pytest.raises(
             RowMisfit, match=rf"at most {most} bytes; .*given={most + 1}.*nothing was applied"
