@@ -23,8 +23,16 @@ def times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> QueryTimes:
 
 
 def test_first_task_sets_the_time_of_the_query_for_all(times: QueryTimes) -> None:
-    """Goal: the tasks of a query agree, also if all ask at once. Method: 16 threads, each with another time; the file
-    of the driver's folder, whatever the task's own folder is; another load() and another query beside it."""
+    """Goal: the tasks of a query agree, also if all ask at once. Method: 16 threads, each with another time; a task
+    that is overtaken while it chooses; the file of the driver's folder, whatever the task's own folder is; another
+    load() and another query beside it."""
+
+    def slowly() -> int:
+        assert times.agreed(lambda: 5) == 5, "a faster task"
+        return 6
+
+    with in_query(6):
+        assert times.agreed(slowly) == 5
     with in_query(7), ThreadPoolExecutor(16) as pool:
         (agreed,) = set(pool.map(lambda n: times.agreed(lambda: n), range(1, 65)))
     assert 1 <= agreed <= 64
