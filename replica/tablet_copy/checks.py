@@ -90,14 +90,15 @@ def start_tablet_copy_checks(request: CopyRequest, local: LocalReplica) -> Refus
             believed=request.last_opid,
             actual=local.last_opid,
         )
-    if local.healthy is not None and local.healthy.leader_uuid not in ("", request.from_uuid):
+    leader = local.healthy.leader_uuid if local.healthy is not None else ""
+    if leader == local.uuid or leader not in ("", request.from_uuid):
         return Refused(
             Code.ILLEGAL_STATE,
-            "the replica here is intact and follows another leader, only from that one it may be copied anew: nothing "
-            "was changed",
+            "the replica here is intact and leads, or follows another leader, only from which it may be copied anew: "
+            "nothing was changed",
             detail="LEADER",
             source=request.from_uuid[: limits.NAME_LENGTH_MAX],
-            leader=local.healthy.leader_uuid,
+            leader=leader,
         )
     return None
 

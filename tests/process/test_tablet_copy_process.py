@@ -92,6 +92,10 @@ def test_strangers_request_does_not_replace_intact_replicas() -> None:
             dest_uuid=stranger.uuid, tablet_id=TABLET, table=table_info(), config=config, leader_hint=stranger.uuid
         )
         assert not stranger.tablets.CreateTablet(made, timeout=30).error.code
+        for _ in range(3):
+            wait_until(lambda: cluster.status(stranger, TABLET).role == "LEADER", "the stranger leads its own tablet")
+            stranger.stop()
+            stranger.start()
         false_rows = write_request(stranger.uuid, TABLET, batch(list(range(300)), ["false"] * 300))
         wait_until(
             lambda: not stranger.tablets.Write(false_rows, timeout=30).error.code, "the stranger leads its own tablet"
@@ -118,7 +122,7 @@ def test_strangers_request_does_not_replace_intact_replicas() -> None:
         for target in three:
             refused = ask(target, stranger.uuid).error
             assert (refused.code, refused.detail) == (Code.ILLEGAL_STATE, "LEADER")
-            ask(target, leader.uuid)
+            assert (ask(target, leader.uuid).error.detail == "LEADER") is (target is leader)
         wait_until(lambda: all(j.phase == "FAILED" for s in three for j in copies(s)), "no copy is under way")
         assert all(map(intact, three))
         (left, *others) = [s for s in three if s is not leader]
@@ -128,6 +132,7 @@ def test_strangers_request_does_not_replace_intact_replicas() -> None:
         assert not ask(left, stranger.uuid).error.code
         wait_until(lambda: copies(left)[0].phase == "FAILED", "the offer is refused")
         assert intact(left) and "votes in no config" in copies(left)[0].error
+        stranger.stop()
         for server in (leader, *others):
             server.start()
         leads = cluster.leader(TABLET)

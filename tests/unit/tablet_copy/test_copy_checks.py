@@ -83,11 +83,12 @@ def test_start_copy_checks_accept_what_the_caller_believes(asked: CopyRequest, l
         (DataState.READY, "a", "c", 5, False),
         (DataState.READY, "a", "c", 9, False),
         (DataState.READY, "b", "c", 9, False),
+        (DataState.READY, "b", "b", 9, False),
         (DataState.READY, "", "c", 5, True),
         (DataState.DELETED, None, "c", 5, True),
         (DataState.READY, None, "c", 5, True),
     ],
-    ids=["leader", "another", "another in a later term", "it leads", "no leader", "tombstone", "failed"],
+    ids=["leader", "another", "another in a later term", "it leads", "from itself", "no leader", "tombstone", "failed"],
 )
 def test_intact_replica_that_follows_a_leader_is_copied_anew_for_that_one_only(
     state: DataState, leader: str | None, caller: str, term: int, may: bool
