@@ -37,6 +37,7 @@ def keys(frame: Any) -> list[int]:
     return sorted(each["k"] for each in frame.select("k").collect())
 
 
+@pytest.mark.deep
 def test_each_query_of_one_dataframe_has_the_rows_of_its_own_filters(road: Road) -> None:
     """Goal: no query of a DataFrame is answered with the filters of another one. Method: one DataFrame, and a view of
     it, in a session with Spark's setting for filter pushdown on and off; each kind of filter after each other one,
@@ -71,10 +72,10 @@ def test_each_query_of_one_dataframe_is_of_its_own_time(road: Road) -> None:
     one what the application has seen, and is as old as allowed; both have what the application wrote. Method: one
     DataFrame, one with `staleness`, a view, and one that was read before; another client writes between, and Spark. A
     join of two uses reads both at one time. A frame with at = now stays as it was."""
-    lane = road.lane("again")
+    lane = road.lane("requeried")
     write(lane, [row(k, "0") for k in range(20)])
     frame, stale, old, fixed = source(lane), source(lane, staleness="3600"), source(lane), source(lane, at="now")
-    frame.createOrReplaceTempView("again")
+    frame.createOrReplaceTempView("requeried")
 
     def shown(asked: Any) -> set[str]:
         rows = asked.collect()
@@ -86,7 +87,7 @@ def test_each_query_of_one_dataframe_is_of_its_own_time(road: Road) -> None:
         write(lane, [row(k, turn) for k in range(20)])
         assert shown(frame) == {turn}, "a strong read, again"
         assert shown(stale) == {turn}, "what this application has seen"
-        assert shown(road.spark.table("again")) == shown(old) == {turn}
+        assert shown(road.spark.table("requeried")) == shown(old) == {turn}
         joined = frame.alias("a").join(frame.selectExpr("k", "v as w"), "k")
         assert joined.where("v = w").count() == joined.sort("v").count() == 20
     rows = [tuple(row(k, "spark").values()) for k in range(20)]

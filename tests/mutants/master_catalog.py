@@ -6,6 +6,17 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="drop of a table drops a tablet again",
+        test=(
+            "tests/unit/master/test_master_dropped.py::"
+            "test_drop_of_a_table_leaves_a_tablet_that_was_given_up_before_as_it_was"
+        ),
+        file="replica/master/catalog/tables.py",
+        function="drop_table",
+        before="if not tablet.dropped:",
+        after="if True:",
+    ),
+    Mutant(
         name="feature level of a later build goes into the log",
         rows="IN-50",
         test="tests/unit/master/test_master_entries.py::test_follower_refuses_a_forged_catalog_entry",

@@ -688,15 +688,6 @@ MUTANTS = (
         after="False",
     ),
     Mutant(
-        name="condition on a float column is rounded",
-        rows="IN-01",
-        test=("tests/unit/rows/test_rows_conversion.py::test_condition_compares_the_value_that_was_given"),
-        file="replica/rows/predicate.py",
-        function="value_scalar",
-        before="if scalar.as_py() == value or not isinstance(value, _FRACTIONAL):",
-        after="if True:",
-    ),
-    Mutant(
         name="default with a fraction is taken",
         rows="IN-82",
         test=("tests/unit/rows/test_rows_conversion.py::test_default_and_split_are_held_exactly_or_refused"),

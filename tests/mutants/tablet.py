@@ -919,10 +919,7 @@ MUTANTS = (
     Mutant(
         name="cheap measure knows nothing of what is under way",
         rows="IN-60",
-        test=(
-            "tests/unit/tablet/test_tablet_kept_bound.py::"
-            "test_batch_whose_rows_keep_too_much_is_refused_and_its_halves_are_not"
-        ),
+        test=("tests/unit/tablet/test_tablet_kept_bound.py::test_ceiling_of_a_batch_knows_what_is_under_way"),
         file="replica/tablet/write_checks.py",
         function="check_kept",
         before="longest_of([before, *stores.longest(contents.lock)])",

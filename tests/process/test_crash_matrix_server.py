@@ -287,16 +287,18 @@ def die_side_by_side(targets: Sequence[Target]) -> None:
 
 
 def test_server_that_dies_in_any_cell_of_the_matrix_ends_as_the_matrix_says() -> None:
-    """TC-40, TC-59, TC-60, TC-64; scenarios 68, 75. Goal: every cell of the crash matrix in servers at work, COPY.6 and
-    the copy over a replica that fell behind among them. Method: two servers take turns at the cells; in each one dies
-    of its own deletion or copy, or of the starts after that. Looked at: what is on disk then; after the next start the
+    """TC-40, TC-59, TC-60, TC-64; scenarios 68, 75. Goal: every cell of the crash matrix in servers at work, COPY.6
+    among them, but for copies over an intact replica. Method: two servers take turns at the cells; in each one dies of
+    its own deletion or copy, or of the starts after that. Looked at: what is on disk then; after the next start the
     state, last logged OpId, term, vote, rows, quarantine, no orphan, the other tablet; requests that are too late
     change nothing, the work done again ends, and no later start writes its tombstone again. At last the leader makes
     each a member, with its rows."""
     with local_cluster(3, module=STEADY) as cluster:  # a server that votes for the source votes for no other meanwhile
         source, *servers = cluster.servers
-        cells = SERVER_CELLS[::2], SERVER_CELLS[1::2]
-        targets = [Target(cluster, source, s, mine) for s, mine in zip(servers, cells, strict=True)]
+        # Over an intact replica goes only a source whose log does not reach back: the simulator has those cells.
+        mine = [cell for cell in SERVER_CELLS if not (cell.work == COPY and cell.before == READY)]
+        cells = mine[::2], mine[1::2]
+        targets = [Target(cluster, source, s, own) for s, own in zip(servers, cells, strict=True)]
         with ThreadPoolExecutor(8) as pool:
             for target in targets:
                 target.make_neighbour()

@@ -34,8 +34,8 @@ def test_server_on_a_disk_that_becomes_read_only_ends_by_name_and_comes_back_who
 def test_master_whose_disk_is_full_refuses_changes_by_name_serves_and_heals(tmp_path: Path) -> None:
     """CN-08. Goal: a full disk of a master costs no table, no row and no process, and is told. Method: a master on 8
     MB; tables are made until one is refused as NO_SPACE, and its log says why it waits; rows are written and read
-    meanwhile, the tables are listed, all servers count; it is killed and starts on the full disk. With room again, and
-    without more, a table is made; the one that found no room is there or is not."""
+    meanwhile, the tables are listed, all servers count; it is killed and starts with room for its vote alone. With room
+    again, and without more, a table is made; the one that found no room is there or is not."""
     found = told("full-master", tmp_path / "found.json")
     assert "NO_SPACE" in found["refusal"] and "cannot write its log or its metadata" in found["log"], found
     there = {*found["made"], "before"}

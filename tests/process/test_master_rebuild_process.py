@@ -127,6 +127,7 @@ def test_all_masters_are_lost_and_a_catalog_is_made_of_the_tablet_servers(cluste
             ingest.finish(client)
 
 
+@pytest.mark.deep
 def test_careless_rebuild_is_refused_and_a_lost_tablet_is_replaced_afterwards(cluster: LocalCluster) -> None:
     """OP-06. Goal: a catalog is made of all servers of one cluster or not at all; what is lost for good does not stand
     in the way. Method: a table of two tablets, one on each of two servers, of which one is lost with all masters. The

@@ -687,7 +687,7 @@ def test_careless_membership_lines_get_one_line_and_change_nothing(town: Town) -
         (f"server enter-maintenance {outside} --minutes 0", "a second at least"),
         (f"server enter-maintenance {outside} --minutes -5", "a second at least"),
         (f"server enter-maintenance {outside} --minutes 50000", "days_max=30"),
-        (f"server enter-maintenance {outside} --minutes soon", "as a number"),
+        (f"server enter-maintenance {outside} --minutes soon", "'soon' should be a valid number"),
         ("server exit-maintenance zz", "0 servers begin with 'zz'"),
         ("server forget zz", "0 servers begin with 'zz'"),
         (f"server forget {outside}", "End its process first"),

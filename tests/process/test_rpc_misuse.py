@@ -190,6 +190,7 @@ WRONG_TABLET = [
     Misuse(T, "TransferLeadership", MISSING, tablet_of(NOWHERE)),
     Misuse(T, "Checksum", MISSING, tablet_of(NOWHERE)),
     Misuse(T, "Ledger", MISSING, tablet_of(NOWHERE)),
+    Misuse(T, "ServerTime", MISSING, lambda w: {"tablet_ids": [NOWHERE]}),
     Misuse(T, "Flush", MISSING, tablet_of(NOWHERE)),
     Misuse(T, "ListQuarantine", (0,), tablet_of(NOWHERE)),
     Misuse(T, "PurgeQuarantine", MISSING, tablet_of(NOWHERE)),

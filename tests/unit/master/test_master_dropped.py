@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nyala.replica.master.catalog.records import TABLET
@@ -119,3 +121,19 @@ def test_tablet_dropped_by_an_older_build_is_settled_too(dropped: Dropped) -> No
     del record["holders"]
     dropped.box.commit(({TABLET + dropped.tablet: record}, [], "", None))
     assert dropped.settle(20) == [A, B, C, D]
+
+
+def test_drop_of_a_table_leaves_a_tablet_that_was_given_up_before_as_it_was() -> None:
+    """Goal: the time of a tablet that was dropped before its table, and what is known of its holders, do not
+    change: its replicas are still deleted by them. Method: of two tablets one was given up for another one; then the
+    table is dropped, with holders named for both."""
+    box = AppliedCatalog()
+    hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
+    box.commit(create_table(box.catalog, new_table(buckets=2), hosts, {}, 1))
+    (gone, first), (other, _) = sorted(box.catalog.items(TABLET))
+    was = replace(first, dropped_us=5, holders=(D,), replaced_by=other)
+    box.commit(({TABLET + gone: was}, [], "", None))
+    box.commit(drop_table(box.catalog, "flights", "", 10, {gone: (A,), other: (A, B)}))
+    assert box.catalog.get(TABLET, gone) == was
+    dropped = box.catalog.get(TABLET, other)
+    assert dropped is not None and (dropped.dropped_us, dropped.holders) == (10, (A, B))

@@ -224,6 +224,20 @@ def test_batch_whose_rows_keep_too_much_is_refused_and_its_halves_are_not(monkey
     life.disk.close()
 
 
+def test_ceiling_of_a_batch_knows_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-60. Goal: a batch is measured if a write before it, which is not applied yet, has longer values. Method: a
+    bound that is the ceiling of what is stored, and one longer value under way: the batch is refused."""
+    monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 4 * 1007)
+    life = Life()
+    life.write(["k", "a"], [{"k": key, "a": "x" * 1000} for key in "abcd"])
+    longer = life.entry(["k", "a"], [{"k": "a", "a": "x" * 1001}])
+    whole = life.entry(["k", "n"], [{"k": key, "n": 1} for key in "abcd"])
+    life.check(whole)
+    with pytest.raises(Refused, match="in two batches"):
+        life.check(whole, [longer])
+    life.disk.close()
+
+
 def test_batch_is_not_measured_if_its_ceiling_is_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-60. Goal: most batches cost the leader no look-up of their keys, and a batch that is measured while its tablet
     stops is told so. Method: a bound that is the ceiling, and one byte less; the tablet closes after its rows were
