@@ -41,11 +41,12 @@ test: setup ## the tests, in under ten minutes on two cores
 	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and not ($(REAL))" --durations=5
 	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and ($(REAL))" --durations=10
 
-test-deep: setup ## what `make test` leaves out: many seeds, every byte, long troubles; CI runs both
+HALF ?=
+test-deep: setup ## what `make test` leaves out: seeds, every byte, long troubles; HALF=n: every other long test, as in CI
 	@$(PY) infra/preflight.py tests
 	$(PY) -m pytest -q -n 2 -m "deep and not ($(REAL))" --durations=5
 	$(PY) -m tests.sim
-	$(PY) -m pytest -q -n 3 --dist loadgroup -m "deep and ($(REAL))" --durations=10
+	$(PY) -m pytest -q -n 3 --dist loadgroup -m "deep and ($(REAL))" --durations=10 $(if $(HALF),--half $(HALF))
 
 sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `python -m tests.sim --overnight`
 	$(PY) -m tests.sim

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness.suite_times import suite_lines, suite_of
-from tests.harness.worker_shares import scheduler
+from tests.harness.worker_shares import half_of, scheduler
 
 WIDTHS_AND_COLOURS = (
     "COLUMNS", "LINES", "TERMINAL_WIDTH", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS",
@@ -37,6 +37,20 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("nyala")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--half NUMBER`: of the tests that the other options choose, run one half."""
+    parser.addoption("--half", type=int, help="run every other test of each file, chosen by this number")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the half that `--half` names. Last, so that it is a half of what `-m` and `-k` have left."""
+    if (number := config.getoption("half")) is not None:
+        chosen = half_of([item.nodeid for item in items], number)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+        items[:] = [item for item in items if item.nodeid in chosen]
 
 
 def pytest_collection_finish() -> None:

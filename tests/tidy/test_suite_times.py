@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.suite_times import SUITES, suite_lines, suite_of
-from tests.harness.worker_shares import Shares, share_of
+from tests.harness.worker_shares import Shares, half_of, share_of
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -37,3 +39,15 @@ def test_tests_of_a_file_share_a_process_and_all_with_kafka_and_spark_share_one(
     assert share_of("tests/process/test_names_process.py::test_x") not in road
     assert len({share_of(f"tests/tidy/{path.name}::test_x") for path in (TESTS / "tidy").glob("test_*.py")}) == 1
     assert "_split_scope" in LoadScopeScheduling.__dict__ and "_split_scope" in Shares.__dict__
+
+
+@given(files=st.lists(st.integers(1, 5), max_size=5), number=st.integers(0, 10_000))
+def test_two_runs_of_halves_hold_each_test_once_and_share_every_file(files: list[int], number: int) -> None:
+    """Goal: no test is left out for ever, and neither half has all the long tests of a file. Method: files of so many
+    tests, in any order; the halves of a number and of the next."""
+    ids = [f"tests/e2e/test_{file}.py::test_{test}" for file, tests in enumerate(files) for test in range(tests)]
+    one, other = half_of(ids, number), half_of(ids[::-1], number + 1)
+    assert one | other == set(ids) and not one & other and one == half_of(ids, number + 2)
+    for file in range(len(files)):
+        here = [sum(nodeid.startswith(f"tests/e2e/test_{file}.py") for nodeid in half) for half in (one, other)]
+        assert abs(here[0] - here[1]) <= 1
