@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
 import grpc
 import grpc.aio
 
-from nyala.replica.rpc import ANSWER_CHANNEL_OPTIONS, channel_for_one_call, check_reply, pb, pb_grpc
+from nyala.replica.rpc import (
+    ANSWER_CHANNEL_OPTIONS,
+    CallBounds,
+    CallsInFlight,
+    channel_for_one_call,
+    check_reply,
+    pb,
+    pb_grpc,
+)
 from nyala.replica.types import Address, Code, Refused, limits
 
 from .network import PeerNetwork
@@ -80,7 +87,7 @@ class SenderCheck:
         self._uuid = uuid
         self._network = network
         self._told = tuple(told)
-        self._calls: Counter[str] = Counter()
+        self._calls = CallsInFlight(CallBounds(limits.LINK_CALLS_MAX, limits.LINK_CALLS_PER_HOST_MAX))
 
     async def is_member(self, uuid: str, process: int, address: Address | None, host: str) -> bool:
         """Whether the sender, which calls from `host`, is the member `uuid`; its address is learned if it is.
@@ -92,9 +99,10 @@ class SenderCheck:
             sources = (self._told,)
         if not self._network.knows(uuid) and address is not None:
             self._network.hint(uuid, address)
-        if self._calls[host] >= limits.LINK_CALLS_PER_HOST_MAX or self._calls.total() >= limits.LINK_CALLS_MAX:
+        try:
+            call = self._calls.begin(host)
+        except Refused:
             return False
-        self._calls[host] += 1
         try:
             answers = await asyncio.gather(*(self._ask(uuid, places, process) for places in sources))
             if not is_proven(answers):
@@ -106,9 +114,7 @@ class SenderCheck:
                 self._network.learn(uuid, (address,))
             return True
         finally:
-            self._calls[host] -= 1
-            if not self._calls[host]:
-                del self._calls[host]
+            call.end()
 
     async def _ask(self, uuid: str, places: Sequence[Address], process: int) -> list[Answer]:
         asked = (ask(self._uuid, uuid, at, process) for at in places[: limits.SERVER_ADDRESSES_MAX])

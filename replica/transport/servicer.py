@@ -12,6 +12,7 @@ from nyala.replica.raft import Message, needs_proof
 from nyala.replica.rpc import (
     Context,
     address_from_pb,
+    check_name,
     check_tablet_id,
     error_to_pb,
     host_of_caller,
@@ -99,11 +100,10 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
     async def OpenLink(self, request: pb.OpenLinkRequest, context: Context) -> pb.OpenLinkReply:
         """Return a ticket for one link from the caller to this server; INVALID_NAME if the call names another
         server."""
-        if request.dest_uuid != self._uuid:
-            refusal = Refused(
-                Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=self._uuid
-            )
-            return pb.OpenLinkReply(error=error_to_pb(refusal))
+        try:
+            check_name(request.dest_uuid, self._uuid)
+        except Refused as error:
+            return pb.OpenLinkReply(error=error_to_pb(error))
         if not 0 < len(request.from_uuid) <= limits.NAME_LENGTH_MAX:
             return pb.OpenLinkReply(error=error_to_pb(Refused(Code.INVALID_ARGUMENT, "a link names its sender")))
         if len(request.from_address.host) > limits.HOST_CHARS_MAX or request.from_address.port > PORT_MAX:
@@ -125,11 +125,10 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
     async def IsProcess(self, request: pb.ProcessRequest, context: Context) -> pb.ProcessReply:
         """Return whether this process opens its links to the caller with that number; INVALID_NAME if the call names
         another server."""
-        if request.dest_uuid != self._uuid:
-            refusal = Refused(
-                Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=self._uuid
-            )
-            return pb.ProcessReply(error=error_to_pb(refusal))
+        try:
+            check_name(request.dest_uuid, self._uuid)
+        except Refused as error:
+            return pb.ProcessReply(error=error_to_pb(error))
         own = self._number_for(request.from_uuid)
         return pb.ProcessReply(same=bool(own) and own == request.process)
 

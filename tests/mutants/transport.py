@@ -192,8 +192,8 @@ MUTANTS = (
         ),
         file="replica/transport/servicer.py",
         function="PeerServicer.OpenLink",
-        before="if request.dest_uuid != self._uuid:",
-        after="if not request.dest_uuid:",
+        before="check_name(request.dest_uuid, self._uuid)",
+        after="check_name(request.dest_uuid or self._uuid, request.dest_uuid or self._uuid)",
     ),
     Mutant(
         name="new links are not judged",
@@ -326,6 +326,18 @@ MUTANTS = (
         function="SenderCheck.is_member",
         before="if not is_proven(answers):",
         after="if not answers:",
+    ),
+    Mutant(
+        name="one host makes all the calls about senders",
+        rows="IN-50",
+        test=(
+            "tests/unit/transport/test_transport_senders.py::"
+            "test_senders_of_one_host_cause_few_calls_at_once_and_others_are_still_proven"
+        ),
+        file="replica/transport/sender_check.py",
+        function="SenderCheck.__init__",
+        before="CallBounds(limits.LINK_CALLS_MAX, limits.LINK_CALLS_PER_HOST_MAX)",
+        after="CallBounds(limits.LINK_CALLS_MAX, limits.LINK_CALLS_MAX)",
     ),
     Mutant(
         name="another process of the uuid proves its sender",

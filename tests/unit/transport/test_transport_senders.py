@@ -18,7 +18,7 @@ from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, 
 from nyala.replica.rpc import SERVER_OPTIONS, frame, message_to_pb, pb, pb_grpc
 from nyala.replica.transport import Listener, MicrotaskQueue, PeerNetwork, PeerOptions, PeerServicer, SenderCheck
 from nyala.replica.transport.sender_check import Answer, is_proven
-from nyala.replica.types import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig
+from nyala.replica.types import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, limits
 from tests.harness.copies import TABLET
 from tests.harness.links import trusting
 from tests.harness.patience import patience_s
@@ -82,6 +82,44 @@ def test_first_source_at_which_the_uuid_answers_decides(masters: tuple[Answer, .
         expected = {Answer.SAME} <= set(found) <= {Answer.SAME, Answer.ABSENT}
         assert is_proven([masters, configured]) is expected
     assert not is_proven([])
+
+
+def test_senders_of_one_host_cause_few_calls_at_once_and_others_are_still_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """IN-50. Goal: a host that opens links without end makes a server ask for its sender a bounded number of times at
+    once, and keeps no sender of another host out. Method: a server that answers only when it is told; one more link of
+    a host than the bound, then one of another host; all are proven when the server answers, but for the one."""
+
+    monkeypatch.setattr("nyala.replica.transport.sender_check.ASK_TIMEOUT_S", patience_s(30.0))
+
+    async def body() -> None:
+        a, a_network = process_of(A)
+        begun, answer = 0, asyncio.Event()
+
+        class Slow(PeerServicer):
+            async def IsProcess(self, request: Any, context: Any) -> pb.ProcessReply:
+                nonlocal begun
+                begun += 1
+                await answer.wait()
+                return await a.IsProcess(request, context)
+
+        slow = Slow(A, lambda tablet_id, message: None, trusting(), number_for=a_network.number_for)
+        async with listening(slow) as at:
+            network = PeerNetwork(B, NOWHERE)
+            network.learn_config(config(A, at))
+            check = SenderCheck(B, network, ())
+            number, most = a_network.number_for(B), limits.LINK_CALLS_PER_HOST_MAX
+            waiting = [asyncio.ensure_future(check.is_member(A, number, None, "one")) for _ in range(most)]
+            await until(lambda: begun == most, "the server is asked")
+            assert not await check.is_member(A, number, None, "one")
+            waiting.append(asyncio.ensure_future(check.is_member(A, number, None, "another")))
+            await until(lambda: begun == most + 1, "it is asked for the other host's")
+            answer.set()
+            assert await asyncio.gather(*waiting) == [True] * (most + 1)
+            await network.close()
+
+    run(body)
 
 
 def test_sender_counts_only_if_its_process_answers_where_it_is_known() -> None:
