@@ -694,7 +694,7 @@ MUTANTS = (
         """,
         after="""
         for edit in edits:
-            self._manager.learn_config(type(replica.active_config)(OpId(0, 0), (edit.member,)))
+            self._manager.learn_config(type(replica.active_config)(replica.active_config.opid, (edit.member,)))
         cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
         """,
     ),

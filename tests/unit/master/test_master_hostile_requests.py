@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.rpc import pb
-from nyala.replica.types import Code
+from nyala.replica.types import Address, Code, Member, Refused
 from tests.harness.hostile_fields import Served, play
 from tests.harness.master_calls import MasterWorld
 from tests.harness.request_table import Row
@@ -47,8 +49,8 @@ def test_senders_of_heartbeats_are_counted_by_host_as_callers_are() -> None:
 
 def test_config_that_no_master_could_read_again_is_refused_before_it_is_in_the_log() -> None:
     """IN-82, IN-50. Goal: no request puts a record into the catalog that would end every master at each start. Method:
-    an operator confirms a config with an address that has no host: it is refused, nothing has changed, and the next
-    change succeeds."""
+    an operator confirms a config with an address that has no host, and a change of the catalog that no check of a
+    request has seen has one: each is refused, nothing has changed, and the next change succeeds."""
 
     async def scenario(world: MasterWorld) -> None:
         before = world.group.catalog.records
@@ -57,6 +59,11 @@ def test_config_that_no_master_could_read_again_is_refused_before_it_is_in_the_l
         request = pb.ConfirmConfigRequest(tablet_id=world.tablet, config=config)
         reply = await world.call("MasterService", "ConfirmConfig", request)
         assert reply.error.code == Code.INVALID_ARGUMENT and "nothing was changed" in reply.error.message
+        tablet = world.group.catalog.get(TABLET, world.tablet)
+        assert tablet is not None
+        nowhere = (Member("a" * 32, (Address("", 1),)),)
+        with pytest.raises(Refused, match="could not read such a record again; nothing was changed"):
+            await world.group.change(lambda: ({TABLET + world.tablet: replace(tablet, members=nowhere)}, [], "", None))
         assert world.group.catalog.records == before and world.fatal == []
         await world.done("RetireServer", pb.RetireServerRequest(server_uuid="d" * 32))
 
