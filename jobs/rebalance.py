@@ -1,105 +1,25 @@
-"""Even replicas and leaders out over the servers, or empty some of them: run under spark-submit.
-
-Exit status: 0 planned, proposed or, with --wait, all done; 2 with --wait, if some moves were refused, failed or are
-still waiting, if tablets were left alone because they are not settled, or if the last of several rounds still had
-something to move; 1 the job could not run.
+"""Spread replicas over the locations, even replicas and leaders out over the servers, or empty some of them: run under
+spark-submit. `run_rounds` gives the exit status.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import sys
-import time
 
-from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer, spark_session
-from nyala.pipeline.arguments import add_kafka_options, count, options_of, parsed, seconds
-from nyala.pipeline.rebalance import LOOK_AGAIN_S, Plan, all_done, describe, proposal_of, summary
-from nyala.replica.types import ReplicaError
-from nyala.replica.types.process import log_to_stderr
-from nyala.schemas import to_avro
-
-
-def carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wait_s: float) -> dict[str, str]:
-    """Print the plan, propose it, and wait; returns the result of each move, or an empty dict without a wait."""
-    if not given.json:
-        say(describe(plan))
-    state: dict[str, str] = {}
-    if not given.dry_run and plan.moves:
-        rebalancer.propose(plan)
-        if given.wait:
-            state = rebalancer.wait(plan, wait_s, (lambda _: None) if given.json else say)
-    if given.json:
-        moves = [to_avro(proposal_of(plan.plan_id, move, 0)) | {"reserved": ""} for move in plan.moves]
-        told = {"plan_id": plan.plan_id, "moves": moves, "state": state, "unsettled": plan.unsettled}
-        newest, oldest = plan.ages_s
-        say(json.dumps(told | {"dry_run": given.dry_run, "newest_input_age_s": newest, "oldest_input_age_s": oldest}))
-    elif state:
-        say(summary(state))
-    return state
-
-
-def say(text: str) -> None:
-    """Print one line, without buffering."""
-    print(text, flush=True)
+from nyala.pipeline import RebalanceOptions
+from nyala.pipeline.arguments import options_of
+from nyala.pipeline.plan_rounds import plan_parser, run_rounds
 
 
 def options_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="nyala rebalance", description="reports -> a plan -> proposals")
-    parser.add_argument("--kafka", required=True, help="bootstrap servers")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
-    parser.add_argument("--wait", action="store_true", help="until every move has ended")
-    parser.add_argument("--wait-s", type=seconds("--wait-s"), default=600.0, help="how long --wait waits")
-    parser.add_argument(
-        "--rounds-max",
-        type=count("--rounds-max", 1),
-        default=1,
-        help="with --wait: plan again, so many times, until nothing is left to move",
-    )
-    parser.add_argument("--moves-max", type=count("--moves-max", 1), default=10)
-    parser.add_argument("--moves-per-server-max", type=count("--moves-per-server-max", 1), default=2)
-    parser.add_argument("--deadline-s", type=seconds("--deadline-s", 0.1), default=600.0)
-    parser.add_argument(
-        "--inputs-wait-s",
-        type=seconds("--inputs-wait-s"),
-        default=30.0,
-        help="how long a plan waits for reports that are missing or out of date, before it is refused",
-    )
-    parser.add_argument(
-        "--drain", action="append", default=[], metavar="UUID", help="empty this server; or its beginning"
-    )
-    add_kafka_options(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object a plan")
-    return parser
+    return plan_parser("rebalance", "reports -> a plan for the whole cluster -> proposals")
 
 
 def main() -> int:
-    """Run one or several rounds, each with a plan of its own."""
-    log_to_stderr(logging.WARNING)
-    parser = options_parser()
-    given = parsed(parser)
-    if given.rounds_max > 1 and not given.wait:
-        parser.error("--rounds-max is more than 1 only with --wait")
-    try:
-        options = options_of(RebalanceOptions, given, drain=tuple(given.drain))
-        rebalancer = Rebalancer(spark_session("nyala rebalance"), options)
-        deadline = time.monotonic() + given.wait_s
-        state: dict[str, str] = {}
-        for _ in range(given.rounds_max):
-            if not all_done(state.values()):
-                time.sleep(LOOK_AGAIN_S)
-            settle_s = deadline - time.monotonic() if given.rounds_max > 1 else 0.0
-            plan = rebalancer.plan_when_settled(settle_s, (lambda _: None) if given.json else say)
-            state = carry_out(rebalancer, plan, given, max(0.0, deadline - time.monotonic()))
-            if not state or time.monotonic() >= deadline:
-                break
-    except (QueryRefused, QueryInterrupted, ReplicaError) as error:
-        print(f"nyala rebalance: {error}", file=sys.stderr)
-        return 1
-    done = not plan.moves or (given.rounds_max == 1 and all_done(state.values()))
-    return 0 if given.dry_run or not given.wait or (done and not plan.unsettled) else 2
+    """Run the job of the command line."""
+    return run_rounds(options_parser(), lambda given: options_of(RebalanceOptions, given, drain=tuple(given.drain)))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .lease import release_run
     from .progress import QUERY_ENDED, QUERY_STARTS, Progress
     from .publish import PublishFailed, RowMisfit, RowPublisher
-    from .rebalance import RebalanceOptions, Rebalancer
+    from .rebalance import PlacementOptions, RebalanceOptions, Rebalancer
     from .row_schema import key_schema_json, row_schema_json
     from .run_queries import run_decisions, run_ingest
     from .session import spark_session

@@ -1,4 +1,4 @@
-"""Rebalancing as a Spark batch job: reports -> a plan -> proposals -> their outcomes.
+"""Rebalancing and placement as Spark batch jobs: reports -> a plan -> proposals -> their outcomes.
 
 Spark reads the compacted `reports` topic and keeps the newest report of each tablet and server on the executors. The
 plan itself is made by the policy's pure function, which the masters call too.
@@ -20,11 +20,13 @@ from nyala.replica.decision_executor import Unusable, read_record
 from nyala.replica.policy import (
     Caps,
     ClusterView,
+    Goals,
     Inputs,
     Move,
     MoveKind,
     inputs_of,
     not_settled,
+    plan_placement,
     plan_rebalance,
     replica_load,
     room_left,
@@ -82,16 +84,65 @@ class RebalanceOptions:
         """Return the bounds of the plan."""
         return Caps(moves_max=self.moves_max, moves_per_server_max=self.moves_per_server_max, bytes_max=self.bytes_max)
 
+    def subject(self, names: Mapping[str, str]) -> frozenset[str]:
+        """Return the ids of the tables that the plan is about; empty: all. `names`: table names by table id."""
+        return frozenset()
+
+    def moves(self, view: ClusterView, names: Mapping[str, str]) -> list[Move]:
+        """Return the moves that the view needs. Pure."""
+        return plan_rebalance(view, self.caps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementOptions(RebalanceOptions):
+    """Options of one placement: what is placed. At least one of `tables`, `under_replicated`, `spread` and `drain` is
+    given; all stable."""
+
+    tables: tuple[str, ...] = ()
+    """Names of the tables to place: nothing of other tables is moved."""
+    under_replicated: bool = False
+    """Whether replicas that failed get a place on another server."""
+    spread: bool = False
+    """Whether replicas of a tablet leave locations in which they are crowded."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        goals = "--table, --under-replicated, --spread, --drain"
+        if not (self.tables or self.under_replicated or self.spread or self.drain):
+            raise QueryRefused(f"say what is to be placed, by one or more of {goals}: nothing was planned")
+
+    def subject(self, names: Mapping[str, str]) -> frozenset[str]:
+        """Return the ids of `tables`; QueryRefused for a table without reports."""
+        of_name = {name: table_id for table_id, name in names.items()}
+        if unknown := sorted(set(self.tables) - of_name.keys()):
+            raise QueryRefused(
+                f"there are no reports of table {', '.join(unknown)}: nothing was proposed. Reported are "
+                f"{', '.join(sorted(of_name)) or 'none'}; a new table's reports come within seconds"
+            )
+        return frozenset(of_name[name] for name in self.tables)
+
+    def moves(self, view: ClusterView, names: Mapping[str, str]) -> list[Move]:
+        """Return the moves that these goals need. Pure."""
+        goals = Goals(
+            tables=self.subject(names),
+            under_replicated=self.under_replicated,
+            spread=self.spread,
+            drain=bool(self.drain),
+        )
+        return plan_placement(view, goals, self.caps)
+
 
 @dataclass(frozen=True)
 class Plan:
-    """Moves for a view, which was made of `inputs`. `names`: table names by table id."""
+    """Moves for a view, which was made of `inputs`. `names`: table names by table id; `subject`: the ids of the tables
+    that the plan is about, none for all."""
 
     plan_id: str
     view: ClusterView
     moves: tuple[Move, ...]
     names: Mapping[str, str]
     inputs: Inputs
+    subject: frozenset[str] = frozenset()
 
     @property
     def ages_s(self) -> tuple[float, float]:
@@ -102,7 +153,10 @@ class Plan:
     @property
     def unsettled(self) -> tuple[str, ...]:
         """Return the tablets that the plan leaves out because they are changing; they may have to move later."""
-        return not_settled(self.view)
+        about = self.subject
+        tablets = tuple(t for t in self.view.tablets if not about or t.table_id in about)
+        moved = {move.tablet_id for move in self.moves}
+        return tuple(t for t in not_settled(replace(self.view, tablets=tablets)) if t not in moved)
 
 
 def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
@@ -163,8 +217,8 @@ class Rebalancer:
         names = {each.table_id: each.table_name for each in inputs.records if each.tablet_id}
         if drained:
             check_room(view)
-        moves = (replace(m, reason=named(m, names)) for m in plan_rebalance(view, self._options.caps))
-        return Plan(new_uuid(), view, tuple(moves), names, inputs)
+        moves = (replace(m, reason=named(m, names)) for m in self._options.moves(view, names))
+        return Plan(new_uuid(), view, tuple(moves), names, inputs, self._options.subject(names))
 
     def _inputs(self) -> tuple[Inputs, int]:
         """Return inputs of which a plan can be made, and the wall-clock time at which they were read."""

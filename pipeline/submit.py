@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nyala.infra.jars import jars, java, pyspark_folder
 
-JOBS = ("ingest", "decisions", "rebalance", "verify")
+JOBS = ("ingest", "decisions", "placement", "rebalance", "verify")
 SHUTDOWN_TIMEOUT_S = 10
 DRIVER_MEMORY = "700m"
 

@@ -22,6 +22,7 @@ from .interrupted import before_sending
 CLUSTER_OPTIONS = {
     "ingest": ("--masters", "--kafka"),
     "decisions": ("--masters", "--kafka"),
+    "placement": ("--kafka",),
     "rebalance": ("--kafka",),
     "verify": ("--masters",),
 }
@@ -35,7 +36,10 @@ STREAMING = ("ingest", "decisions")
 def job(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(help="ingest, decisions, rebalance or verify", autocompletion=lambda: list(CLUSTER_OPTIONS))
+        str,
+        typer.Argument(
+            help="ingest, decisions, placement, rebalance or verify", autocompletion=lambda: list(CLUSTER_OPTIONS)
+        ),
     ],
     masters: Masters = "",
     kafka: Annotated[

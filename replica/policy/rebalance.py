@@ -1,19 +1,22 @@
-"""Plans the moves that even replicas and leaders out, per table and then over the cluster. Greedy, deterministic,
-convergent.
+"""Plans the moves that spread replicas over the locations, and then even replicas and leaders out, per table and over
+the cluster. Greedy, deterministic, convergent.
 
-Every replica move goes from a server to one with at least two fewer (of the table, or in all while the table's own skew
-does not grow), so the sum of squares falls and the search ends. While the skew is two, there is a tablet on the fuller
-server that the emptier one lacks, so the search ends at a skew of one at most. Only a shortage of locations or of room
-(the servers' limits) can stop it earlier.
+A move that spreads a tablet lowers its crowding, and no other move raises it. Every other replica move goes from a
+server to one with at least two fewer (of the table, or in all while the table's own skew does not grow), so the sum of
+squares falls and the search ends. While the skew is two, there is a tablet on the fuller server that the emptier one
+lacks, so the search ends at a skew of one at most. Only a shortage of locations or of room (the servers' limits) can
+stop it earlier.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache, partial
 
 from nyala.replica.types import OpId
 
+from .locations import Pairs, crowding, spreading_moves
 from .placement import replica_load
 from .views import Caps, ClusterView, Health, Move, MoveKind, ServerView, TabletView
 
@@ -53,9 +56,9 @@ class Layout:
         return len(held[table]) if table is not None else sum(len(t) for t in held.values())
 
     def keeps_spread(self, tablet: str, source: str, target: str) -> bool:
-        """Whether the move keeps the numbers of wider locations and of locations that have a replica of the tablet."""
+        """Whether the tablet's replicas are spread over the locations as well after the move as before."""
         others = [self.servers[u].places for u in self.holders[tablet] if u in self.servers and u != source]
-        return _spread([*others, self.servers[target].places]) >= _spread([*others, self.servers[source].places])
+        return crowding([*others, self.servers[target].places]) <= crowding([*others, self.servers[source].places])
 
     def has_room(self, uuid: str) -> bool:
         """Whether the server may hold one more replica than it holds and is planned to get."""
@@ -87,13 +90,7 @@ class Layout:
         self.of_server[source][view.table_id].discard(tablet)
         self.of_server[target][view.table_id].add(tablet)
         self.busy.add(tablet)
-        return _move(MoveKind.REPLICA, view, source, target, reason)
-
-
-def _spread(places: Iterable[tuple[str, ...]]) -> tuple[int, int]:
-    """Return the number of different widest locations, and of different locations."""
-    known = {*places}
-    return len({each[0] for each in known}), len(known)
+        return move_of(MoveKind.REPLICA, view, source, target, reason)
 
 
 def _is_settled(tablet: TabletView) -> bool:
@@ -111,7 +108,7 @@ def not_settled(view: ClusterView) -> tuple[str, ...]:
     return tuple(sorted(t.tablet_id for t in view.tablets if not _is_settled(t)))
 
 
-def _move(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: str) -> Move:
+def move_of(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: str) -> Move:
     opid: OpId = tablet.config.opid
     size = tablet.bytes_on_disk if kind is MoveKind.REPLICA else 0
     return Move(
@@ -130,24 +127,25 @@ def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
     """Return moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty if nothing is to be
     done.
 
-    Replicas leave draining servers, then each table is evened out, then the cluster; then leaders. Tablets of
-    `not_settled` are not moved, and no replica goes to a full server. After a plan was carried out completely, the next
-    one is shorter, and in the end [].
+    Replicas leave draining servers, then those of a tablet are spread over the locations, then each table is evened
+    out, then the cluster; then leaders. Tablets of `not_settled` are not moved, and no replica goes to a full server.
+    After a plan was carried out completely, the next one is shorter, and in the end [].
     """
     layout = Layout(view)
-    replicas = list(_bounded(_plan_replicas(layout), caps or Caps()))
+    replicas = list(bounded(_plan_replicas(layout), caps or Caps()))
     # Leaders are planned on today's layout, because only an existing replica can become leader.
-    return [*replicas, *_plan_leaders(view, {m.tablet_id for m in replicas})]
+    return [*replicas, *plan_leaders(view, {m.tablet_id for m in replicas})]
 
 
 def _plan_replicas(layout: Layout) -> Iterable[Move]:
-    yield from _drain(layout)
+    yield from drain(layout)
+    yield from spread_out(layout)
     for table in layout.tables:
-        yield from _even(layout, table)
+        yield from even(layout, table)
     yield from _even_cluster(layout)
 
 
-def _bounded(moves: Iterable[Move], caps: Caps) -> Iterable[Move]:
+def bounded(moves: Iterable[Move], caps: Caps) -> Iterable[Move]:
     """Leave out what exceeds a cap; stop at the cap on moves or bytes."""
     total = size = 0
     of_server: Counter[str] = Counter()
@@ -161,7 +159,7 @@ def _bounded(moves: Iterable[Move], caps: Caps) -> Iterable[Move]:
         yield move
 
 
-def _drain(layout: Layout) -> Iterable[Move]:
+def drain(layout: Layout) -> Iterable[Move]:
     for source in sorted(u for u, s in layout.servers.items() if s.draining):
         for table in layout.tables:
             for tablet in sorted(layout.of_server[source][table] - layout.busy):
@@ -174,6 +172,35 @@ def _drain(layout: Layout) -> Iterable[Move]:
                     yield layout.move(tablet, source, target, f"server {source} is draining")
 
 
+def spread_out(layout: Layout) -> Iterable[Move]:
+    """Plan moves of settled tablets whose replicas stand more closely together than the locations of the servers
+    allow."""
+    moves_of = cache(partial(spreading_moves, targets=frozenset(layout.servers[u].places for u in layout.targets)))
+    for name in sorted(layout.tablets.keys() - layout.busy):
+        holders = sorted(u for u in layout.holders[name] if u in layout.servers)
+        for pairs in moves_of(tuple(sorted(layout.servers[u].places for u in holders))):
+            if found := _best_of(layout, name, holders, pairs):
+                source, target = found
+                place = layout.servers[source].location
+                yield layout.move(name, source, target, f"its replicas are crowded in location {place}")
+                break
+
+
+def _best_of(layout: Layout, name: str, holders: Sequence[str], pairs: Pairs) -> tuple[str, str] | None:
+    """Return the best move between these locations, as (source, target); None if no server there may get a replica."""
+    tablet = layout.tablets[name]
+
+    def order(move: tuple[str, str]) -> tuple[object, ...]:
+        source, target = move
+        held = layout.of_server[target][tablet.table_id], layout.of_server[source][tablet.table_id]
+        return tablet.leader_uuid == source, len(held[0]), layout.held[target], -len(held[1]), source, target
+
+    fit = [u for u in layout.targets if u not in holders and layout.has_room(u)]
+    places = {u: layout.servers[u].places for u in (*fit, *holders)}
+    moves = [(s, t) for s in holders for t in fit if (places[s], places[t]) in pairs]
+    return min((m for m in moves if layout.is_fit(m[1], tablet.bytes_on_disk)), key=order, default=None)
+
+
 def _pairs(order: list[str], count: dict[str, int]) -> Iterable[tuple[str, str]]:
     """Yield pairs (fuller, emptier) that differ by two at least, the most uneven first."""
     for source in reversed(order):
@@ -183,7 +210,7 @@ def _pairs(order: list[str], count: dict[str, int]) -> Iterable[tuple[str, str]]
             yield source, target
 
 
-def _even(layout: Layout, table: str) -> Iterable[Move]:
+def even(layout: Layout, table: str) -> Iterable[Move]:
     while True:
         count = {u: layout.count(u, table) for u in layout.targets}
         order = sorted(count, key=lambda u: (count[u], layout.count(u), u))
@@ -243,7 +270,7 @@ class _Leaders:
         self.of_table[tablet.table_id][leader] += more
 
 
-def _plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
+def plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
     """Plan leadership transfers that even out each table, then the cluster. They move no data, so the caps do not
     apply."""
     layout = Layout(view)
@@ -257,7 +284,7 @@ def _plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
     for tablet in leaders.fit:
         target = leaders.leader[tablet.tablet_id]
         if target != tablet.leader_uuid:
-            yield _move(MoveKind.LEADER, tablet, tablet.leader_uuid, target, "leaders evened out")
+            yield move_of(MoveKind.LEADER, tablet, tablet.leader_uuid, target, "leaders evened out")
 
 
 def _leader_path(leaders: _Leaders, table: str) -> list[tuple[TabletView, str]] | None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,8 @@ from kafka.errors import KafkaTimeoutError
 import nyala
 from nyala.infra.cli.app import main
 from nyala.infra.cli.context import ask, ask_for_name, find_server, find_tablet
-from nyala.jobs import decisions, ingest, rebalance, verify
+from nyala.jobs import decisions, ingest, placement, rebalance, verify
+from nyala.pipeline import plan_rounds
 
 NOBODY = "127.0.0.1:1"
 
@@ -184,6 +186,9 @@ JOB_LINES = [
     (decisions, "--kafka-option x", "a Kafka option is NAME=VALUE"),
     (rebalance, "--kafka-option kafka.sasl.mechanism=GSSAPI", "sasl.mechanism means nothing"),
     (rebalance, "--rounds-max 2", "more than 1 only with --wait"),
+    (placement, "", "say what is to be placed, by one or more of --table, --under-replicated, --spread, --drain"),
+    (placement, "--spread --rounds-max 2", "more than 1 only with --wait"),
+    (placement, "--spread=yes", "ignored explicit argument"),
 ]
 
 
@@ -198,7 +203,8 @@ def test_careless_job_line_gets_one_line_before_spark_starts(
 ) -> None:
     """Goal: as above, for the jobs. Method: their main function; starting Spark would fail here."""
     monkeypatch.setattr(sys, "argv", ["job", *NEEDED[job].split(), *line.split()])
-    monkeypatch.setattr(job, "spark_session", lambda _: pytest.fail("Spark was started"))
+    for module in (job, plan_rounds):
+        monkeypatch.setattr(module, "spark_session", lambda _: pytest.fail("Spark was started"), raising=False)
     try:
         status = job.main()
     except SystemExit as ended:
@@ -211,6 +217,7 @@ def test_careless_job_line_gets_one_line_before_spark_starts(
 NEEDED = {
     ingest: "--table t --masters h:1 --kafka h:1 --checkpoint c",
     decisions: "--masters h:1 --kafka h:1 --checkpoint c",
+    placement: "--kafka h:1",
     rebalance: "--kafka h:1",
     verify: "--masters h:1",
 }
@@ -225,8 +232,8 @@ def test_number_that_an_option_of_a_job_cannot_take_is_refused_in_one_line(
     of the job that takes a number, with text, a unit, nothing, infinities, no number, one below and one above what it
     takes: status 1, one line that names option, value and what is accepted. The default and a sound number are taken.
     No option reads numbers in any other way."""
-    for started in ("spark_session", "Client"):
-        monkeypatch.setattr(job, started, lambda *_: pytest.fail("the job was started"), raising=False)
+    for module, started in product((job, plan_rounds), ("spark_session", "Client")):
+        monkeypatch.setattr(module, started, lambda *_: pytest.fail("the job was started"), raising=False)
     parser = job.options_parser()
     numbers = [action for action in parser._actions if action.type is not None]
     assert numbers and not [action for action in numbers if action.type in (int, float)]

@@ -36,7 +36,7 @@ def offered(line: str, **environment: str) -> list[str]:
         ("nyala table des", ["describe"]),
         ("nyala tablet change-config d", ["demote"]),
         ("nyala table scan t --stal", ["--staleness"]),
-        ("nyala job ", ["ingest", "decisions", "rebalance", "verify"]),
+        ("nyala job ", ["ingest", "decisions", "placement", "rebalance", "verify"]),
         ("nyala table scan ", []),
         ("nyala tablet move ", []),
         ("nyala server retire ", []),

@@ -35,7 +35,7 @@ def test_log_lines_have_day_and_time_in_utc(names: bool) -> None:
 
 @pytest.mark.parametrize(
     "module", ["replica/server/process.py", "replica/master/__main__.py", "infra/local/__main__.py", "jobs/ingest.py",
-               "jobs/decisions.py", "jobs/rebalance.py", "jobs/verify.py"]
+               "jobs/decisions.py", "pipeline/plan_rounds.py", "jobs/verify.py"]
 )  # fmt: skip
 def test_every_process_logs_in_that_form(module: str) -> None:
     """IN-71. Goal: all processes use one log format. Method: each main calls the one function, and none configures."""

@@ -1,0 +1,40 @@
+"""How unevenly the replicas of a tablet stand in the locations, and which moves would spread them better."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+
+Places = tuple[str, ...]
+"""A location and those around it, the widest first (`ServerView.places`)."""
+Pairs = frozenset[tuple[Places, Places]]
+"""Moves between locations: from, to."""
+
+
+def crowding(places: Iterable[Places]) -> tuple[int, int]:
+    """Return the sums of the squared numbers of replicas: over the widest locations, then over the narrowest ones.
+
+    `places`: those of a tablet's replicas. A layout with the lower tuple is spread better: the fewer replicas are in
+    the fullest location, the less of the tablet is lost with it.
+    """
+    known = list(places)
+    wide = Counter(each[0] for each in known)
+    return sum(n * n for n in wide.values()), sum(n * n for n in Counter(known).values())
+
+
+def spreading_moves(places: Sequence[Places], targets: Set[Places]) -> list[Pairs]:
+    """Return the moves of one replica that lower the crowding: those that lower it most first, equally good ones in one
+    set. Pure.
+
+    `places`: those of the tablet's replicas; `targets`: where replicas may go.
+    """
+    now = crowding(places)
+    found: dict[tuple[int, int], set[tuple[Places, Places]]] = {}
+    for source in set(places):
+        others = list(places)
+        others.remove(source)
+        for target in targets:
+            after = crowding([*others, target])
+            if after < now:
+                found.setdefault(after, set()).add((source, target))
+    return [frozenset(found[after]) for after in sorted(found)]

@@ -1,0 +1,82 @@
+"""Plans moves for one purpose: replicas lost with their servers, servers to empty, locations, or single tables.
+
+`plan_rebalance` plans for all of these but the first, and evens the whole cluster out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .membership import can_commit
+from .placement import replacements_for, replica_load
+from .rebalance import Layout, bounded, drain, even, move_of, plan_leaders, spread_out
+from .views import Caps, ClusterView, Move, MoveKind, TabletView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goals:
+    """What a plan is for. Servers to empty are marked in the view (`draining`)."""
+
+    tables: frozenset[str] = frozenset()
+    """Ids of tables to spread and even out. Nothing of other tables is moved then, for any goal; empty: of all."""
+    under_replicated: bool = False
+    """Whether replicas that failed get a place on another server."""
+    spread: bool = False
+    """Whether replicas of one tablet leave locations in which they are crowded."""
+    drain: bool = False
+    """Whether draining servers are emptied."""
+
+
+def plan_placement(view: ClusterView, goals: Goals, caps: Caps | None = None) -> list[Move]:
+    """Return the moves that reach `goals`, the most urgent first, cut to `caps`; empty if they are reached. Pure.
+
+    Failed replicas come first, beginning with the tablets that can lose the fewest further ones; then draining servers,
+    locations, and tables. Tablets of `not_settled` are not moved for the other goals.
+    """
+    layout = Layout(view)
+    if goals.tables:
+        layout.busy |= {name for name, t in layout.tablets.items() if t.table_id not in goals.tables}
+    moves = list(bounded(_plan(view, layout, goals), caps or Caps()))
+    if goals.tables:
+        moved = {m.tablet_id for m in moves}
+        moves += (m for m in plan_leaders(view, moved) if m.table_id in goals.tables)
+    return moves
+
+
+def _plan(view: ClusterView, layout: Layout, goals: Goals) -> Iterable[Move]:
+    if goals.under_replicated:
+        yield from _replace_failed(view, layout, goals)
+    if goals.drain:
+        yield from drain(layout)
+    if goals.spread or goals.tables:
+        yield from spread_out(layout)
+    for table in sorted(goals.tables):
+        yield from even(layout, table)
+
+
+def lost_replicas(view: ClusterView) -> Mapping[str, tuple[str, ...]]:
+    """Return, by tablet, the voters that have failed; tablets without any are left out."""
+    found = {t.tablet_id: tuple(u for u in sorted(t.config.voters) if t.health_of(u).failed) for t in view.tablets}
+    return {tablet_id: voters for tablet_id, voters in found.items() if voters}
+
+
+def _replace_failed(view: ClusterView, layout: Layout, goals: Goals) -> Iterable[Move]:
+    """Plan a target for one failed voter of each tablet whose leader can commit a change now."""
+    lost, load = lost_replicas(view), replica_load(view)
+
+    def spare(tablet: TabletView) -> int:
+        """How many further voters the tablet can lose."""
+        voters = len(tablet.config.voters)
+        return voters - len(lost[tablet.tablet_id]) - (voters // 2 + 1)
+
+    found = [t for t in view.tablets if t.tablet_id in lost and not (goals.tables and t.table_id not in goals.tables)]
+    for tablet in sorted(found, key=lambda t: (spare(t), t.tablet_id)):
+        changing = tablet.pending or tablet.desired is not None or tablet.copying
+        if changing or not tablet.leader_uuid or not can_commit(tablet):
+            continue
+        if fit := replacements_for(view, tablet, load):
+            failed, target = lost[tablet.tablet_id][0], fit[0].uuid
+            load[target] += 1
+            layout.held[target] += 1
+            yield move_of(MoveKind.REPLICA, tablet, failed, target, f"its replica on server {failed} has failed")
