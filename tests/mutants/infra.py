@@ -66,6 +66,7 @@ MUTANTS = (
         function="main",
         before="signal.signal(signal.SIGINT, end_at_once)",
         after="signal.getsignal(signal.SIGINT)",
+        on_disk=True,
     ),
     Mutant(
         name="connecting counts as sent",
@@ -74,6 +75,7 @@ MUTANTS = (
         function="before_sending",
         before="raise NothingSent from stop",
         after="raise KeyboardInterrupt from stop",
+        on_disk=True,
     ),
     Mutant(
         name="interrupted change was not made",
@@ -82,6 +84,7 @@ MUTANTS = (
         function="words",
         before="if not changes(command):",
         after="if changes(command):",
+        on_disk=True,
     ),
     Mutant(
         name="interrupted question is a no",

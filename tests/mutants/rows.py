@@ -353,7 +353,10 @@ MUTANTS = (
     Mutant(
         name="value that no row can have says where rows are",
         rows="RD-01",
-        test="tests/unit/tablet/test_tablet_key_ranges.py::test_conditions_on_a_key_of_any_type_find_what_a_filter_finds",
+        test=(
+            "tests/unit/rows/test_rows_key_terms.py::"
+            "test_list_with_a_value_of_another_type_says_nothing_of_where_rows_are"
+        ),
         file="replica/rows/predicate.py",
         function="_Prepared.terms",
         before='if op == "in" and not self._odd:',

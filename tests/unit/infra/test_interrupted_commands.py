@@ -139,8 +139,11 @@ def test_interrupted_question_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("given", ["--table nope", "--table=nope"])
 @pytest.mark.parametrize("job", ["ingest", "verify"])
-def test_job_with_an_unknown_table_is_refused_before_spark(job: str, given: str, master: tuple[Knows, str]) -> None:
+def test_job_with_an_unknown_table_is_refused_before_spark(
+    job: str, given: str, master: tuple[Knows, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Goal: a misspelt table costs a second. Method: a master without tables; nothing replaces the process."""
+    monkeypatch.setattr(os, "execvpe", lambda *_: pytest.fail("the job was started"))
     line = ["job", job, "--", *given.split(), "--masters", master[1], "--kafka", "127.0.0.1:1", "--checkpoint", "c"]
     result = CliRunner().invoke(app, line)
     assert isinstance(result.exception, nyala.Refused), result.output

@@ -54,3 +54,14 @@ def test_terms_of_many_conditions_are_made_until_the_caller_leaves() -> None:
     with pytest.raises(TimeoutError):
         conditions.terms("k", stop)
     assert conditions.terms("k") == [Term("in", list(range(200)))]
+
+
+@pytest.mark.parametrize(("kind", "values"), [(pa.binary(), ("a",)), (pa.string(), ("b", b"a"))])
+def test_list_with_a_value_of_another_type_says_nothing_of_where_rows_are(
+    kind: pa.DataType, values: tuple[object, ...]
+) -> None:
+    """RD-01. Goal: a row is found though a value of the list equals it only after a conversion. Method: a text beside
+    binary keys, and bytes beside texts: the filter keeps the row, so the key is not searched."""
+    conditions = Conditions([Predicate("k", "in", values)], pa.schema([("k", kind)]))
+    rows = pa.record_batch([pa.array([b"a"], kind)], names=["k"])
+    assert conditions.mask(rows).to_pylist() == [True] and conditions.terms("k") == []
