@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,44 +9,15 @@ from typing import Any
 import pytest
 
 from nyala.jobs.rebalance import main
-from nyala.pipeline import Topics
 from nyala.replica.client import Client
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import local_cluster, wait_until
+from tests.harness.plan_job import PlanJob
 from tests.harness.road import Place, Road, row
 
 pytestmark = pytest.mark.e2e
 PREFIX = "even."
 ROWS = 600
-
-
-class Job:
-    """Runs of the job in this process; what they print shares the standard output with the queries' lines."""
-
-    def __init__(self, road: Road, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._road = road
-        self._capsys = capsys
-        self._monkeypatch = monkeypatch
-
-    def run(self, *more: str) -> tuple[int, list[dict[str, Any]]]:
-        """Return the exit status and the JSON object of each plan, none if the job could not run."""
-        arguments = ["rebalance", "--kafka", self._road.kafka, "--topic-prefix", PREFIX, "--json", *more]
-        self._monkeypatch.setattr(sys, "argv", arguments)
-        self._capsys.readouterr()
-        status = main()
-        out, err = self._capsys.readouterr()
-        if status == 1:
-            print(err)
-        begins = [found.start() for found in re.finditer(r'\{"plan_id"', out)]
-        return status, [json.JSONDecoder().raw_decode(out[begin:])[0] for begin in begins]
-
-    def proposed(self) -> int:
-        """Return the number of proposals on Kafka."""
-        topics = Topics(self._road.kafka)
-        try:
-            return sum(topics.offsets(f"{PREFIX}proposals", 1, latest=True).values())
-        finally:
-            topics.close()
 
 
 @pytest.mark.deep
@@ -79,7 +47,7 @@ def test_server_that_joins_gets_its_share_by_proposals_and_by_none_of_a_dry_run(
                 return Counter(m.uuid for tablet in client.tablet_infos("evened") for m in tablet.config.members)
 
             newcomer = cluster.add_server().uuid
-            before, job = held(), Job(road, capsys, monkeypatch)
+            before, job = held(), PlanJob(main, road, PREFIX, capsys, monkeypatch)
 
             def planned(moves: bool) -> dict[str, Any] | None:
                 status, plans = job.run("--dry-run")
