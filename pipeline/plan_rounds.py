@@ -32,9 +32,21 @@ def plan_parser(name: str, description: str) -> argparse.ArgumentParser:
         default=1,
         help="with --wait: plan again, so many times, until nothing is left to move",
     )
-    parser.add_argument("--moves-max", type=count("--moves-max", 1), default=10)
-    parser.add_argument("--moves-per-server-max", type=count("--moves-per-server-max", 1), default=2)
-    parser.add_argument("--deadline-s", type=seconds("--deadline-s", 0.1), default=600.0)
+    parser.add_argument(
+        "--moves-max", type=count("--moves-max", 1), default=10, help="at most so many replicas move in a plan"
+    )
+    parser.add_argument(
+        "--moves-per-server-max",
+        type=count("--moves-per-server-max", 1),
+        default=2,
+        help="at most so many of them to or from one server",
+    )
+    parser.add_argument(
+        "--deadline-s",
+        type=seconds("--deadline-s", 0.1),
+        default=600.0,
+        help="a move that is not done by then is given up",
+    )
     parser.add_argument(
         "--inputs-wait-s",
         type=seconds("--inputs-wait-s"),
