@@ -4,13 +4,62 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from socket import socket
+from socketserver import ThreadingMixIn
+from threading import BoundedSemaphore, Thread
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nyala.replica.rpc import ConnectionBound, RequestChecks
-from nyala.replica.types import Code, Refused
+from nyala.replica.types import Code, Refused, limits
+
+_IDLE_S = 5.0
+_Connection = socket | tuple[bytes, socket]
+"""What `socketserver` calls a request."""
+
+
+class _Handler(WSGIRequestHandler):
+    """One connection of the page; it ends after some seconds in which its sender sends or takes nothing."""
+
+    timeout = _IDLE_S
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: Prometheus asks every few seconds."""
+
+
+class _Page(ThreadingMixIn, WSGIServer):
+    """The page's server: a thread for each connection. A connection above the bound is closed at once."""
+
+    daemon_threads = True
+
+    def server_activate(self) -> None:
+        """Begin to listen."""
+        self._free = BoundedSemaphore(limits.METRICS_CONNECTIONS_MAX)
+        super().server_activate()
+
+    def process_request(self, request: _Connection, client_address: object) -> None:
+        """Answer on a thread, if one is free."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread can be started now
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: _Connection, client_address: object) -> None:
+        """[thread] Answer, and free the thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: _Connection, client_address: object) -> None:
+        """Log nothing: a caller that leaves, or says nothing, is no error of this process."""
 
 
 class Exporter(ABC):
@@ -31,11 +80,13 @@ class Exporter(ABC):
         registry = CollectorRegistry()
         registry.register(self)
         try:
-            self._server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+            app = make_wsgi_app(registry)
+            self._server = make_server("127.0.0.1", port, app, server_class=_Page, handler_class=_Handler)
         except OSError as error:
             what = "cannot listen for metrics: is the port taken? Choose another one by --metrics-port"
             raise Refused(Code.ILLEGAL_STATE, what, port=port) from error
         self.port = self._server.server_port
+        Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 
     def close(self) -> None:
         """Stop serving."""

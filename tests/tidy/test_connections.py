@@ -9,7 +9,7 @@ from tests.tidy.test_layers import ROOT, parsed, source_files
 ONE_PLACE = "replica/rpc/connections.py"
 ELSEWHERE = {
     "replica/types/kafka_reach.py": "asks whether Kafka's port answers, before Kafka's own client connects",
-    "replica/transport/exporter.py": "the page for Prometheus, on loopback, served by its client library",
+    "replica/transport/exporter.py": "the page for Prometheus, on loopback, with a bound on its connections",
     "replica/rpc/connection_bound.py": "looks at sockets that exist, and ends some",
     "infra/local/control.py": "how commands reach the supervisor of the local stack, on loopback",
     "infra/local/ports.py": "looks for ports that are free, and connects to nobody",
@@ -19,7 +19,8 @@ ELSEWHERE = {
 OPENING = {
     "insecure_channel", "secure_channel", "add_insecure_port", "add_secure_port", "create_connection", "create_server",
     "open_connection", "create_unix_connection", "create_unix_server", "create_datagram_endpoint",
-    "start_http_server", "HTTPServer", "ThreadingHTTPServer", "TCPServer", "ThreadingTCPServer", "urlopen", "socket",
+    "start_http_server", "make_server",
+    "HTTPServer", "ThreadingHTTPServer", "TCPServer", "ThreadingTCPServer", "urlopen", "socket",
 }  # fmt: skip
 
 

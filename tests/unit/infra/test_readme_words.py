@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 
 from nyala.infra.cli.app import app
-from nyala.jobs import decisions, ingest, rebalance, verify
+from nyala.jobs import decisions, ingest, placement, rebalance, verify
 from nyala.replica.master import __main__ as master_program
 from nyala.replica.server import __main__ as server_program
 from tests.harness.documents import pages_of_users
@@ -27,7 +27,7 @@ README = "\n".join(PAGES.values())
 TARGETS = sorted(set(re.findall(r"\bmake ([a-z-]+)", " ".join(re.findall(r"`[^`]+`|```.*?```", README, re.S)))))
 
 
-JOBS = {module.__name__.rpartition(".")[2]: module for module in (decisions, ingest, rebalance, verify)}
+JOBS = {module.__name__.rpartition(".")[2]: module for module in (decisions, ingest, placement, rebalance, verify)}
 PROGRAMS: dict[str, Callable[[list[str]], object]] = {
     "nyala.replica.server": server_program.parse,
     "nyala.replica.master": master_program._options,
