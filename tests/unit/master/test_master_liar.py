@@ -322,6 +322,7 @@ async def lies_beside_restarts(world: LiedTo) -> None:
     assert known is not None and known.opid >= settled.opid, "the ticks go on for the honest tablet"
 
 
+@pytest.mark.deep
 def test_whole_master_that_hears_lies_under_the_uuids_of_stopped_servers_believes_them_when_they_are_back() -> None:
     """IN-40, IN-41, IN-43. Goal: a process elsewhere that takes the uuids of any number of servers while these are down
     causes no deletion of a needed replica, gets no address of its own into the catalog, and keeps no server out that

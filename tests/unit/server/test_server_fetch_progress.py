@@ -130,6 +130,7 @@ def test_fetch_from_a_source_that_makes_no_progress_ends(play: Play, monkeypatch
     assert ("parts without a byte" in str(refused.value)) is (play is empty_at_once)
 
 
+@pytest.mark.deep
 def test_source_that_waits_for_its_rate_before_each_part_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
     """TC-11. Goal: a source at the lowest rate is no source without progress. Method: five parts, each after a wait of
     a third of the bound with a sign of life in it, so that all of them take longer than the bound."""

@@ -133,6 +133,7 @@ def refused_after(target: RemoteCopySource, wanted: CopyWanted = WHOLE) -> float
     return time.monotonic() - begun
 
 
+@pytest.mark.deep
 def test_source_that_does_not_begin_gives_its_place_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """TC-11, TC-12. Goal: a source that says nothing keeps none of a target's places for long. Method: a source that
     takes a second longer than it may, also in two calls because it names a later attempt: UNAVAILABLE at the bound; one

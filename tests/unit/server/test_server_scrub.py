@@ -361,6 +361,7 @@ def test_segment_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descr
     served(tmp_path, use)
 
 
+@pytest.mark.deep
 def test_scrub_takes_no_more_than_its_share_of_a_core(tmp_path: Path) -> None:
     """TC-63. Goal: the scrub takes at most its share of a processor, also for a log of small entries. Method: each
     piece costs a tenth of a second by a clock that the test gives; a segment of thirty blocks takes ten times as long
