@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .layout import Layout, move_of
 from .membership import can_commit
 from .placement import replacements_for, replica_load
-from .rebalance import Layout, bounded, drain, even, move_of, plan_leaders, spread_out
+from .rebalance import bounded, drain, even, plan_leaders, spread_out
 from .views import Caps, ClusterView, Move, MoveKind, TabletView
 
 
@@ -37,7 +38,7 @@ def plan_placement(view: ClusterView, goals: Goals, caps: Caps | None = None) ->
     layout = Layout(view)
     if goals.tables:
         layout.busy |= {name for name, t in layout.tablets.items() if t.table_id not in goals.tables}
-    moves = list(bounded(_plan(view, layout, goals), caps or Caps()))
+    moves = list(bounded(((move,) for move in _plan(view, layout, goals)), caps or Caps()))
     if goals.tables:
         moved = {m.tablet_id for m in moves}
         moves += (m for m in plan_leaders(view, moved) if m.table_id in goals.tables)

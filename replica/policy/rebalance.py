@@ -13,114 +13,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
+from itertools import chain
 
-from nyala.replica.types import OpId
-
-from .locations import Pairs, crowding, spreading_moves
-from .placement import replica_load
-from .views import Caps, ClusterView, Health, Move, MoveKind, ServerView, TabletView
-
-
-class Layout:
-    """The replicas of each server, as they will be after the moves planned so far."""
-
-    def __init__(self, view: ClusterView) -> None:
-        self.servers: dict[str, ServerView] = {s.uuid: s for s in view.servers if s.alive}
-        self.tablets: dict[str, TabletView] = {}
-        self.holders: dict[str, set[str]] = {}
-        """Tablet -> servers, before all moves: a tablet moves at most once in a plan, so this stays true of the
-        others."""
-        self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-        """server uuid -> table id -> tablet ids"""
-        self.held: Counter[str] = replica_load(view)
-        """Replicas per server, to compare with its limit: a replica that a plan moves away counts until the next
-        plan."""
-        self.busy: set[str] = set()
-        for tablet in view.tablets:
-            self._add(tablet)
-        self.targets = sorted(u for u, s in self.servers.items() if s.takes_replicas)
-        self.tables = sorted({t.table_id for t in self.tablets.values()})
-
-    def _add(self, tablet: TabletView) -> None:
-        name = tablet.tablet_id
-        self.tablets[name] = tablet
-        self.holders[name] = {m.uuid for m in tablet.config.members if not m.replace}
-        for uuid in self.holders[name]:
-            self.of_server[uuid][tablet.table_id].add(name)
-        if not _is_settled(tablet):
-            self.busy.add(name)
-
-    def count(self, uuid: str, table: str | None = None) -> int:
-        """Return the replicas on a server, of one table or of all."""
-        held = self.of_server[uuid]
-        return len(held[table]) if table is not None else sum(len(t) for t in held.values())
-
-    def keeps_spread(self, tablet: str, source: str, target: str) -> bool:
-        """Whether the tablet's replicas are spread over the locations as well after the move as before."""
-        others = [self.servers[u].places for u in self.holders[tablet] if u in self.servers and u != source]
-        return crowding([*others, self.servers[target].places]) <= crowding([*others, self.servers[source].places])
-
-    def has_room(self, uuid: str) -> bool:
-        """Whether the server may hold one more replica than it holds and is planned to get."""
-        return self.servers[uuid].has_room(self.held[uuid])
-
-    def is_fit(self, uuid: str, bytes_wanted: int) -> bool:
-        """Whether copies into the server do not fail, and its disk is not nearly full after one of that size."""
-        server = self.servers[uuid]
-        return not server.avoided and not server.nearly_full(bytes_wanted)
-
-    def movable(self, table: str, source: str, target: str) -> str | None:
-        """Return a settled tablet of `table` on `source` that can move to `target`; followers before leaders, then by
-        id."""
-        if not self.has_room(target):
-            return None
-        fit = [
-            t
-            for t in self.of_server[source][table] - self.of_server[target][table]
-            if t not in self.busy
-            and self.is_fit(target, self.tablets[t].bytes_on_disk)
-            and self.keeps_spread(t, source, target)
-        ]
-        return min(fit, key=lambda t: (self.tablets[t].leader_uuid == source, t), default=None)
-
-    def move(self, tablet: str, source: str, target: str, reason: str) -> Move:
-        """Apply one replica move to the layout; each tablet moves at most once in a plan."""
-        view = self.tablets[tablet]
-        self.held[target] += 1
-        self.of_server[source][view.table_id].discard(tablet)
-        self.of_server[target][view.table_id].add(tablet)
-        self.busy.add(tablet)
-        return move_of(MoveKind.REPLICA, view, source, target, reason)
-
-
-def _is_settled(tablet: TabletView) -> bool:
-    voting = all(m.votes and m.holds_data and not m.replace for m in tablet.config.members)
-    well = all(tablet.health_of(m.uuid) is Health.HEALTHY for m in tablet.config.members)
-    return bool(voting and well and tablet.leader_uuid) and not (tablet.pending or tablet.desired)
-
-
-def not_settled(view: ClusterView) -> tuple[str, ...]:
-    """Return the tablets that no plan moves now, because they have a change under way, a desired change, a member that
-    is not healthy, or no leader; sorted.
-
-    A plan without moves means that the cluster is even only if this is empty.
-    """
-    return tuple(sorted(t.tablet_id for t in view.tablets if not _is_settled(t)))
-
-
-def move_of(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: str) -> Move:
-    opid: OpId = tablet.config.opid
-    size = tablet.bytes_on_disk if kind is MoveKind.REPLICA else 0
-    return Move(
-        kind=kind,
-        tablet_id=tablet.tablet_id,
-        table_id=tablet.table_id,
-        from_uuid=source,
-        to_uuid=target,
-        config_opid=opid,
-        bytes=size,
-        reason=reason,
-    )
+from .even_bytes import even_bytes
+from .layout import Layout, move_of
+from .locations import Pairs, spreading_moves
+from .views import Caps, ClusterView, Move, MoveKind, TabletView
 
 
 def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
@@ -128,11 +26,12 @@ def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
     done.
 
     Replicas leave draining servers, then those of a tablet are spread over the locations, then each table is evened
-    out, then the cluster; then leaders. Tablets of `not_settled` are not moved, and no replica goes to a full server.
-    After a plan was carried out completely, the next one is shorter, and in the end [].
+    out, then the cluster, then the bytes; then leaders. Tablets of `not_settled` are not moved, and no replica goes to
+    a full server. After a plan was carried out completely, the next one is shorter, and in the end [].
     """
     layout = Layout(view)
-    replicas = list(bounded(_plan_replicas(layout), caps or Caps()))
+    steps = chain(((move,) for move in _plan_replicas(layout)), even_bytes(layout))
+    replicas = list(bounded(steps, caps or Caps()))
     # Leaders are planned on today's layout, because only an existing replica can become leader.
     return [*replicas, *plan_leaders(view, {m.tablet_id for m in replicas})]
 
@@ -145,18 +44,23 @@ def _plan_replicas(layout: Layout) -> Iterable[Move]:
     yield from _even_cluster(layout)
 
 
-def bounded(moves: Iterable[Move], caps: Caps) -> Iterable[Move]:
-    """Leave out what exceeds a cap; stop at the cap on moves or bytes."""
+def bounded(steps: Iterable[Sequence[Move]], caps: Caps) -> Iterable[Move]:
+    """Yield the moves of the steps; leave out a step that exceeds the cap of a server, and stop at the cap on moves or
+    bytes. `steps`: moves that belong together."""
     total = size = 0
     of_server: Counter[str] = Counter()
-    for move in moves:
-        if total >= caps.moves_max or size + move.bytes > caps.bytes_max:
+    for moves in steps:
+        total += len(moves)
+        size += sum(move.bytes for move in moves)
+        if total > caps.moves_max or size > caps.bytes_max:
             return
-        if max(of_server[move.from_uuid], of_server[move.to_uuid]) >= caps.moves_per_server_max:
+        after = of_server + Counter(uuid for move in moves for uuid in (move.from_uuid, move.to_uuid))
+        if max(after.values()) > caps.moves_per_server_max:
+            total -= len(moves)
+            size -= sum(move.bytes for move in moves)
             continue
-        total, size = total + 1, size + move.bytes
-        of_server.update((move.from_uuid, move.to_uuid))
-        yield move
+        of_server = after
+        yield from moves
 
 
 def drain(layout: Layout) -> Iterable[Move]:

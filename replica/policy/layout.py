@@ -1,0 +1,128 @@
+"""The replicas of each server as they will be after planned moves, and which tablets may move."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import chain
+
+from nyala.replica.types import OpId
+
+from .locations import crowding
+from .placement import replica_load
+from .views import ClusterView, Health, Move, MoveKind, ServerView, TabletView
+
+
+class Layout:
+    """The replicas of each server, as they will be after the moves planned so far."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self.servers: dict[str, ServerView] = {s.uuid: s for s in view.servers if s.alive}
+        self.tablets: dict[str, TabletView] = {}
+        self.holders: dict[str, set[str]] = {}
+        """Tablet -> servers, before all moves: a tablet moves at most once in a plan, so this stays true of the
+        others."""
+        self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        """server uuid -> table id -> tablet ids"""
+        self.held: Counter[str] = replica_load(view)
+        """Replicas per server, to compare with its limit: a replica that a plan moves away counts until the next
+        plan."""
+        self.busy: set[str] = set()
+        for tablet in view.tablets:
+            self._add(tablet)
+        self.targets = sorted(u for u, s in self.servers.items() if s.takes_replicas)
+        self.tables = sorted({t.table_id for t in self.tablets.values()})
+
+    def _add(self, tablet: TabletView) -> None:
+        name = tablet.tablet_id
+        self.tablets[name] = tablet
+        self.holders[name] = {m.uuid for m in tablet.config.members if not m.replace}
+        for uuid in self.holders[name]:
+            self.of_server[uuid][tablet.table_id].add(name)
+        if not is_settled(tablet):
+            self.busy.add(name)
+
+    def count(self, uuid: str, table: str | None = None) -> int:
+        """Return the replicas on a server, of one table or of all."""
+        held = self.of_server[uuid]
+        return len(held[table]) if table is not None else sum(len(t) for t in held.values())
+
+    def on(self, uuid: str) -> Iterator[str]:
+        """The tablets of which the server has a replica."""
+        return chain.from_iterable(self.of_server[uuid].values())
+
+    def size(self, tablet: str) -> int:
+        """The bytes of one replica on disk."""
+        return self.tablets[tablet].bytes_on_disk
+
+    def keeps_spread(self, tablet: str, source: str, target: str) -> bool:
+        """Whether the tablet's replicas are spread over the locations as well after the move as before."""
+        others = [self.servers[u].places for u in self.holders[tablet] if u in self.servers and u != source]
+        return crowding([*others, self.servers[target].places]) <= crowding([*others, self.servers[source].places])
+
+    def has_room(self, uuid: str) -> bool:
+        """Whether the server may hold one more replica than it holds and is planned to get."""
+        return self.servers[uuid].has_room(self.held[uuid])
+
+    def is_fit(self, uuid: str, bytes_wanted: int) -> bool:
+        """Whether copies into the server do not fail, and its disk is not nearly full after one of that size."""
+        server = self.servers[uuid]
+        return not server.avoided and not server.nearly_full(bytes_wanted)
+
+    def free(self, table: str, source: str, target: str) -> list[str]:
+        """Return the settled tablets of `table` on `source` that can move to `target`; in no order."""
+        if not self.has_room(target):
+            return []
+        return [
+            t
+            for t in self.of_server[source][table] - self.of_server[target][table]
+            if t not in self.busy
+            and self.is_fit(target, self.tablets[t].bytes_on_disk)
+            and self.keeps_spread(t, source, target)
+        ]
+
+    def movable(self, table: str, source: str, target: str) -> str | None:
+        """Return the best of `free`: followers before leaders, then by id; None if there is none."""
+        found = self.free(table, source, target)
+        return min(found, key=lambda t: (self.tablets[t].leader_uuid == source, t), default=None)
+
+    def move(self, tablet: str, source: str, target: str, reason: str) -> Move:
+        """Apply one replica move to the layout; each tablet moves at most once in a plan."""
+        view = self.tablets[tablet]
+        self.held[target] += 1
+        self.of_server[source][view.table_id].discard(tablet)
+        self.of_server[target][view.table_id].add(tablet)
+        self.busy.add(tablet)
+        return move_of(MoveKind.REPLICA, view, source, target, reason)
+
+
+def is_settled(tablet: TabletView) -> bool:
+    """Whether the tablet needs nothing and nothing is under way: a leader, healthy voters, no change."""
+    voting = all(m.votes and m.holds_data and not m.replace for m in tablet.config.members)
+    well = all(tablet.health_of(m.uuid) is Health.HEALTHY for m in tablet.config.members)
+    return bool(voting and well and tablet.leader_uuid) and not (tablet.pending or tablet.desired)
+
+
+def not_settled(view: ClusterView) -> tuple[str, ...]:
+    """Return the tablets that no plan moves now, because they have a change under way, a desired change, a member that
+    is not healthy, or no leader; sorted.
+
+    A plan without moves means that the cluster is even only if this is empty.
+    """
+    return tuple(sorted(t.tablet_id for t in view.tablets if not is_settled(t)))
+
+
+def move_of(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: str) -> Move:
+    """Return a move of the tablet, based on its config of now."""
+    opid: OpId = tablet.config.opid
+    size = tablet.bytes_on_disk if kind is MoveKind.REPLICA else 0
+    return Move(
+        kind=kind,
+        tablet_id=tablet.tablet_id,
+        table_id=tablet.table_id,
+        from_uuid=source,
+        to_uuid=target,
+        config_opid=opid,
+        bytes=size,
+        reason=reason,
+    )

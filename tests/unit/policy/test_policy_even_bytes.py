@@ -1,0 +1,112 @@
+"""Moves that even out the bytes on the servers, and no number of replicas less even."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.policy import Caps, ClusterView, plan_rebalance, skew
+from nyala.replica.policy.even_bytes import UNEVEN_BYTES_MIN, UNEVEN_SHARE
+from tests.harness.policy_views import server
+from tests.unit.policy.test_policy_rebalance import WIDE, carry_out, settled
+from tests.unit.policy.test_policy_rebalance_moves import told, view_of
+
+GB = 1 << 30
+
+
+def sized(view: ClusterView, **gigabytes: float) -> ClusterView:
+    """The view with tablets of these sizes; others are empty."""
+    tablets = (replace(t, bytes_on_disk=int(gigabytes.get(t.tablet_id, 0) * GB)) for t in view.tablets)
+    return replace(view, tablets=tuple(tablets))
+
+
+def bytes_of(view: ClusterView) -> Counter[str]:
+    """The bytes on each server."""
+    held: Counter[str] = Counter({s.uuid: 0 for s in view.servers})
+    for tablet in view.tablets:
+        held.update(dict.fromkeys(tablet.config.voters, tablet.bytes_on_disk))
+    return held
+
+
+def kept_sizes(view: ClusterView, moves: list[object]) -> ClusterView:
+    """The view after the moves; each tablet keeps its size."""
+    size = {t.tablet_id: t.bytes_on_disk for t in view.tablets}
+    after = carry_out(view, moves)  # type: ignore[arg-type]
+    return replace(after, tablets=tuple(replace(t, bytes_on_disk=size[t.tablet_id]) for t in after.tablets))
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 1 << 30))
+def test_bytes_end_even_and_no_number_of_replicas_becomes_less_even(seed: int) -> None:
+    """OP-09. Goal: plans end; in the end, tables and the cluster differ by one replica at most, and no exchange of two
+    replicas of a table would make two servers more even that are not. Method: random clusters and sizes; after the last
+    plan every exchange of every two servers is tried. While the numbers are even, no plan makes the bytes less even."""
+    rng = random.Random(seed)
+    names = [f"s{n}" for n in range(rng.randint(2, 6))]
+    tablets = []
+    for number in range(rng.randint(2, 14)):
+        rf = min(rng.choice([1, 3]), len(names))
+        voters = rng.sample(names, rf)
+        tablets.append(settled(f"T{number:02}", f"T{number % 2}", voters, min(voters)))
+    view = ClusterView(servers=tuple(map(server, names)), tablets=tuple(tablets))
+    view = sized(view, **{t.tablet_id: rng.choice([0, 0.1, 1, 5, 30]) for t in tablets})
+    for _ in range(40):
+        if not (moves := plan_rebalance(view, WIDE)):
+            break
+        before, even = bytes_of(view), skew(view) <= 1 and all(skew(view, t.table_id) <= 1 for t in tablets)
+        view = kept_sizes(view, list(moves))
+        if even:
+            squares = [sum(n * n for n in held.values()) for held in (bytes_of(view), before)]
+            assert squares[0] <= squares[1]
+    else:
+        pytest.fail("the plans do not end")
+    assert skew(view) <= 1 and all(skew(view, t.table_id) <= 1 for t in tablets)
+    held = bytes_of(view)
+    enough = max(UNEVEN_BYTES_MIN, UNEVEN_SHARE * sum(held.values()) / len(held))
+    for source in names:
+        for target in names:
+            gap = held[source] - held[target]
+            mine = [t for t in view.tablets if source in t.config.voters and target not in t.config.voters]
+            theirs = [t for t in view.tablets if target in t.config.voters and source not in t.config.voters]
+            for a in mine:
+                for b in theirs:
+                    exchange = a.table_id == b.table_id and 0 < a.bytes_on_disk - b.bytes_on_disk < gap
+                    assert gap <= enough or not exchange
+
+
+@pytest.mark.parametrize(
+    ("hosts", "tablets", "sizes", "moves"),
+    [
+        pytest.param(
+            "a b", "T1 a:*, T2 a:*, T3 b:*, T4 b:*", {"T1": 30, "T2": 10}, "T2 a>b, T3 b>a", id="two are exchanged"
+        ),
+        pytest.param("a b", "T1 a:*, T2 a:*, T3 b:*", {"T1": 30, "T2": 10}, "T2 a>b", id="one goes to where fewer are"),
+        pytest.param("a b", "T1 a:*, T3 b:*", {"T1": 30}, "", id="a large one alone stays"),
+        pytest.param("a b", "T1 a:*, T2 a:*, T3 b:*, T4 b:*", {"T1": 0.9, "T2": 0.1}, "", id="less than a GiB is even"),
+        pytest.param(
+            "a b", "T1 a:*, T2 a:*, T3 b:*, T4 b:*", {"T1": 101, "T2": 9, "T3": 100, "T4": 1}, "", id="so is a tenth"
+        ),
+        pytest.param("a b", "T1 a:*, T2 a:*, U1 b:*, U2 b:*", {"T1": 30, "T2": 10}, "T1 a>b, U1 b>a", id="numbers"),
+        pytest.param("a@x b@y c@x", "T1 a:* b, T2 a:* b, T3 c:* b, T4 c:* b", {"T1": 30, "T2": 10},
+                     "T2 a>c, T3 c>a", id="within a location"),
+        pytest.param("a b<2", "T1 a:*, T2 a:*, T3 b:*, T4 b:*", {"T1": 30, "T2": 10}, "", id="not without room"),
+    ],
+)  # fmt: skip
+def test_bytes_are_evened_out(hosts: str, tablets: str, sizes: dict[str, float], moves: str) -> None:
+    """OP-09. Goal: the moves for bytes are those that the rules name. Method: each rule alone."""
+    view = sized(view_of(hosts, tablets), **sizes)
+    assert told([m for m in plan_rebalance(view, WIDE) if m.kind == "REPLICA"]) == moves
+
+
+def test_an_exchange_is_planned_whole_or_not_at_all() -> None:
+    """OP-09. Goal: the caps do not cut an exchange in two, which would leave the servers less even. Method: caps of one
+    move in all, and of one on each server, beside such as let it pass."""
+    view = sized(view_of("a b", "T1 a:*, T2 a:*, T3 b:*, T4 b:*"), T1=30, T2=10)
+    assert plan_rebalance(view, Caps(moves_max=1, moves_per_server_max=9)) == []
+    assert plan_rebalance(view, Caps(moves_max=9, moves_per_server_max=1)) == []
+    assert len(plan_rebalance(view, Caps(moves_max=2, moves_per_server_max=2))) == 2
