@@ -29,7 +29,7 @@ class Goals:
     """Whether draining servers are emptied."""
 
 
-def plan_placement(view: ClusterView, goals: Goals, caps: Caps | None = None) -> list[Move]:
+def plan_placement(view: ClusterView, goals: Goals, caps: Caps) -> list[Move]:
     """Return the moves that reach `goals`, the most urgent first, cut to `caps`; empty if they are reached. Pure.
 
     Failed replicas come first, beginning with the tablets that can lose the fewest further ones; then draining servers,
@@ -38,11 +38,8 @@ def plan_placement(view: ClusterView, goals: Goals, caps: Caps | None = None) ->
     layout = Layout(view)
     if goals.tables:
         layout.busy |= {name for name, t in layout.tablets.items() if t.table_id not in goals.tables}
-    moves = list(bounded(((move,) for move in _plan(view, layout, goals)), caps or Caps()))
-    if goals.tables:
-        moved = {m.tablet_id for m in moves}
-        moves += (m for m in plan_leaders(view, moved) if m.table_id in goals.tables)
-    return moves
+    moves = list(bounded(((move,) for move in _plan(view, layout, goals)), caps))
+    return [*moves, *plan_leaders(view, {m.tablet_id for m in moves}, goals.tables)]
 
 
 def _plan(view: ClusterView, layout: Layout, goals: Goals) -> Iterable[Move]:
@@ -67,9 +64,9 @@ def _replace_failed(view: ClusterView, layout: Layout, goals: Goals) -> Iterable
     lost, load = lost_replicas(view), replica_load(view)
 
     def spare(tablet: TabletView) -> int:
-        """How many further voters the tablet can lose."""
+        """Grows with the number of further voters that the tablet can lose."""
         voters = len(tablet.config.voters)
-        return voters - len(lost[tablet.tablet_id]) - (voters // 2 + 1)
+        return voters - voters // 2 - len(lost[tablet.tablet_id])
 
     found = [t for t in view.tablets if t.tablet_id in lost and not (goals.tables and t.table_id not in goals.tables)]
     for tablet in sorted(found, key=lambda t: (spare(t), t.tablet_id)):

@@ -11,7 +11,7 @@ stop it earlier.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache, partial
 from itertools import chain
 
@@ -50,17 +50,13 @@ def bounded(steps: Iterable[Sequence[Move]], caps: Caps) -> Iterable[Move]:
     total = size = 0
     of_server: Counter[str] = Counter()
     for moves in steps:
-        total += len(moves)
-        size += sum(move.bytes for move in moves)
-        if total > caps.moves_max or size > caps.bytes_max:
+        more, larger = total + len(moves), size + sum(move.bytes for move in moves)
+        if more > caps.moves_max or larger > caps.bytes_max:
             return
-        after = of_server + Counter(uuid for move in moves for uuid in (move.from_uuid, move.to_uuid))
-        if max(after.values()) > caps.moves_per_server_max:
-            total -= len(moves)
-            size -= sum(move.bytes for move in moves)
-            continue
-        of_server = after
-        yield from moves
+        busier = of_server + Counter(uuid for move in moves for uuid in (move.from_uuid, move.to_uuid))
+        if max(busier.values()) <= caps.moves_per_server_max:
+            total, size, of_server = more, larger, busier
+            yield from moves
 
 
 def drain(layout: Layout) -> Iterable[Move]:
@@ -174,16 +170,16 @@ class _Leaders:
         self.of_table[tablet.table_id][leader] += more
 
 
-def plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
-    """Plan leadership transfers that even out each table, then the cluster. They move no data, so the caps do not
-    apply."""
+def plan_leaders(view: ClusterView, moving: set[str], tables: Collection[str] | None = None) -> Iterable[Move]:
+    """Plan leadership transfers that even out each of the tables; without `tables`, each one and then the cluster. They
+    move no data, so the caps do not apply."""
     layout = Layout(view)
     leaders = _Leaders(layout, moving)
-    for table in layout.tables:
+    for table in (t for t in layout.tables if tables is None or t in tables):
         while path := _leader_path(leaders, table):
             for tablet, target in path:
                 leaders.transfer(tablet, target)
-    while step := _leader_step(leaders):
+    while tables is None and (step := _leader_step(leaders)):
         leaders.transfer(*step)
     for tablet in leaders.fit:
         target = leaders.leader[tablet.tablet_id]

@@ -23,6 +23,7 @@ from nyala.replica.policy import (
     plan_rebalance,
 )
 from nyala.replica.policy.locations import crowding, spreading_moves
+from nyala.replica.policy.views import DISK_BYTES_SPARE
 from tests.harness.policy_views import server, tablet
 from tests.unit.policy.test_policy_rebalance import WIDE, carry_out, settled
 from tests.unit.policy.test_policy_rebalance_moves import told, view_of
@@ -102,12 +103,29 @@ def test_moves_that_spread_are_grouped_by_what_they_bring() -> None:
         pytest.param("a@x b@x d@y!", "T1 a:* b", "", id="not to a silent server"),
         pytest.param("a@x b@x d@y-", "T1 a:* b", "", id="nor to one that is emptied"),
         pytest.param("a@x b@x c@x d@y", "T1 a:* b:F c", "", id="not while a replica is lost"),
+        pytest.param("a@x b@x c@x d@y", "T1 a:* b c, T2 c:*", "T1 c>d", id="from the server with more of the table"),
     ],
 )
 def test_a_crowded_location_is_left(hosts: str, tablets: str, moves: str) -> None:
     """OP-07. Goal: the moves of a spread are those that the rules name. Method: each rule alone."""
     view = view_of(hosts, tablets)
     assert told(plan_placement(view, Goals(spread=True), WIDE)) == moves
+    assert told(plan_placement(view, Goals(tables=frozenset("TU")), WIDE)).startswith(moves)
+    assert ":F" in tablets or plan_placement(view, Goals(under_replicated=True, drain=True), WIDE) == []
+
+
+def test_a_crowded_location_is_not_left_for_a_nearly_full_disk() -> None:
+    """OP-07. Goal: a spread fills no disk. Method: the only server in another rack has no room for the tablet, then it
+    has; then copies into it fail."""
+    view = view_of("a@x b@x d@y", "T1 a:* b")
+    for change, moves in (
+        ({"disk_bytes_free": DISK_BYTES_SPARE + 99}, ""),
+        ({"disk_bytes_free": DISK_BYTES_SPARE + 100}, "T1 b>d"),
+        ({"avoided": True}, ""),
+    ):
+        *others, last = view.servers
+        changed = replace(view, servers=(*others, replace(last, **change)))
+        assert told(plan_placement(changed, Goals(spread=True), WIDE)) == moves
 
 
 @pytest.mark.parametrize(
@@ -118,6 +136,13 @@ def test_a_crowded_location_is_left(hosts: str, tablets: str, moves: str) -> Non
         pytest.param(
             "a b c d e f g", "T1 a:* b c d e:F, T2 a:* b c:F", "T2 c>f, T1 e>g", id="those with the least to lose first"
         ),
+        pytest.param(
+            "a b c d e f",
+            "T0 a:* b c d e:F, T1 a:* b c d:F e:F, T2 a:* b c d:F, T3 a:* b c:F",
+            "T1 d>f, T2 d>f, T3 c>e, T0 e>f",
+            id="by the voters that it can lose, not by their number",
+        ),
+        pytest.param("a b c d e", "S1 e:*, T1 a:* b c:F, T2 a:* b c:F", "T1 c>d, T2 c>d", id="to the least loaded"),
         pytest.param("a b c d", "T1 a:* b:F c:F", "", id="not without a majority"),
         pytest.param("a b c d", "T1 a b c:F", "", id="not without a leader"),
         pytest.param("a b c d e", "T1 a:* b c:F d:p", "", id="not while another one is copied"),
@@ -148,6 +173,17 @@ def test_many_lost_replicas_are_spread_over_the_servers_that_are_left() -> None:
     assert {m.kind for m in moves} == {MoveKind.REPLICA} and {m.from_uuid for m in moves} == {"c"}
     assert lost_replicas(view) == {t.tablet_id: ("c",) for t in tablets}
     assert len(plan_placement(view, goals, Caps(moves_max=2, moves_per_server_max=5))) == 2
+
+
+@pytest.mark.parametrize(
+    ("hosts", "moves"), [("a- b c d<1 e", "T1 c>d, T2 a>b, T3 a>c"), ("a- b c d<2 e", "T1 c>d, T2 a>d, T3 a>b")]
+)
+def test_places_that_a_plan_gave_away_are_taken(hosts: str, moves: str) -> None:
+    """OP-08. Goal: a plan for two goals gives no place twice. Method: a lost replica goes to a server with room for one
+    or for two, then a server is emptied."""
+    view = view_of(hosts, "T1 b:* e c:F, T2 a:*, T3 a:*")
+    found = plan_placement(view, Goals(under_replicated=True, drain=True), WIDE)
+    assert told(found) == moves
 
 
 def test_placement_of_a_table_touches_no_other_table() -> None:

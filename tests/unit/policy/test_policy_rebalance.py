@@ -324,6 +324,10 @@ def test_plan_gives_no_replica_to_a_server_that_could_not_take_it() -> None:
         assert len(plan_rebalance(view, WIDE)) == moves
         emptied = replace(view, servers=(replace(hosts[0], draining=True), other))
         assert len([m for m in plan_rebalance(emptied, WIDE) if m.kind is MoveKind.REPLICA]) == 4
+    three = servers(3)
+    for worse in (full, replace(hosts[1], avoided=True)):
+        emptied = ClusterView(servers=(replace(hosts[0], draining=True), worse, three[2]), tablets=tablets)
+        assert {m.to_uuid for m in plan_rebalance(emptied, WIDE)} == {"s02"}, "where there is another one"
     both = tuple(settled(f"t{i}", "T", ["s00", "s01"], "s00") for i in range(4))
     for quiescing in (False, True):
         view = ClusterView(servers=(hosts[0], replace(hosts[1], quiescing=quiescing)), tablets=both)

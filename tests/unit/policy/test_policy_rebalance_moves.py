@@ -176,8 +176,10 @@ def test_a_tablet_that_is_not_settled_is_named_and_stays(unsettled: TabletView) 
         (Caps(moves_max=9, moves_per_server_max=2), "T1 a>d, T2 a>e, U1 b>d, U2 b>e"),
         (Caps(moves_max=9, moves_per_server_max=9, bytes_max=300), "T1 a>d, T2 a>e, T3 a>f"),
         (Caps(moves_max=9, moves_per_server_max=9, bytes_max=299), "T1 a>d, T2 a>e"),
+        (Caps(moves_max=2, moves_per_server_max=1), "T1 a>d, U2 b>e"),
+        (Caps(moves_max=9, moves_per_server_max=1, bytes_max=200), "T1 a>d, U2 b>e"),
     ],
-    ids=["moves", "moves of a server", "bytes", "a byte less"],
+    ids=["moves", "moves of a server", "bytes", "a byte less", "moves but for those left out", "bytes but for those"],
 )
 def test_a_plan_is_as_long_as_its_caps_allow(caps: Caps, moves: str) -> None:
     """Goal: caps stop a plan where they are reached, not before; a server that is busy stops only its own moves."""
