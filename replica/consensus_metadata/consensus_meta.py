@@ -238,7 +238,7 @@ class ConsensusMeta:
 
     def _flush(self, content: _Content) -> None:
         self._disk.crash_point("cmeta.before_flush")
-        self._disk.replace(path_of(self._tablet_id), self._encode(content))
+        self._disk.replace(path_of(self._tablet_id), self._encode(content), keep_room=True)
         self._disk.crash_point("cmeta.after_flush")
 
     def _encode(self, content: _Content) -> bytes:

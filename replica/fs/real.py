@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from nyala.replica.types import CrashPoints, DiskFailure, Refused, check
@@ -17,6 +18,8 @@ _UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
 """The errnos that `send_to` blames on the file, because a TCP socket has none of them."""
 _PARTS_MAX = 1024
 """The IOV_MAX of Linux: more parts need another system call."""
+_CANNOT_EXCHANGE = {errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+"""The errnos of an exchange that has no second file, or that the file system or the kernel does not offer."""
 
 
 @contextmanager
@@ -50,6 +53,11 @@ def _sync_translated(action: str, path: str) -> Iterator[None]:
         raise DiskFailure("a sync failed", action=action, path=path, cause=str(error)) from error
 
 
+def _temp_of(full: Path) -> Path:
+    """Return the file that a `replace` of `full` writes first."""
+    return full.with_name(f".{full.name}.tmp")
+
+
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
     """Open a folder to be synced. It is opened before anything in it changes, so that a failure leaves no half
@@ -65,6 +73,29 @@ def _opened(folder: Path) -> Iterator[int]:
 def _sync(fd: int, folder: Path) -> None:
     with _sync_translated("sync folder", str(folder)):
         os.fsync(fd)
+
+
+@cache
+def _renameat2() -> Callable[..., int] | None:
+    import ctypes  # here, because commands start sooner without it
+
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the files of two names in one step. False if there is no `other`, or if this system cannot do it; then
+    nothing was changed."""
+    import ctypes
+
+    at_cwd, exchange, renameat2 = -100, 2, _renameat2()
+    if renameat2 is None:
+        return False
+    if renameat2(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), exchange) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number))
 
 
 class RealFile:
@@ -230,27 +261,38 @@ class RealDisk:
         with _translated("read", path):
             return self._full(path).read_bytes()
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, keep_room: bool = False) -> None:
         full = self._full(path)
-        temp = full.with_name(f".{full.name}.tmp")
+        temp = _temp_of(full)
         try:
             with _creating("write", path):
-                fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+                fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             file = RealFile(fd, path)
             try:
                 file.pwrite(data, 0)
+                file.truncate(len(data))  # after the write: the pages that a kept file has are used again
+                self._pass("spare.written", keep_room)
                 with _translated("write", path):  # no space found out now: nobody relies on this file yet
                     os.fsync(fd)
             finally:
                 file.close()
+            self._pass("spare.synced", keep_room)
             with _opened(full.parent) as folder:
                 with _translated("rename", path):
-                    os.replace(temp, full)
+                    if not (keep_room and _exchange(temp, full)):
+                        os.replace(temp, full)
+                self._pass("spare.exchanged", keep_room)
                 _sync(folder, full.parent)
-        except Refused:
-            with suppress(OSError):
-                temp.unlink()
+        except (Refused, DiskFailure) as error:
+            # After a failed sync, the disk may still have the former file under its name. It is not written to then.
+            if not keep_room or isinstance(error, DiskFailure):
+                with suppress(OSError):
+                    temp.unlink()
             raise
+
+    def _pass(self, crash_point: str, keep_room: bool) -> None:
+        if keep_room:
+            self.crash_point(crash_point)
 
     def rename(self, source: str, target: str) -> None:
         full_source, full_target = self._full(source), self._full(target)
@@ -262,8 +304,10 @@ class RealDisk:
                 _sync(left, full_source.parent)
 
     def remove(self, path: str) -> None:
+        full = self._full(path)
         with _translated("remove", path):
-            self._full(path).unlink()
+            full.unlink()
+            _temp_of(full).unlink(missing_ok=True)
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder with everything below; do nothing if it does not exist."""

@@ -96,8 +96,13 @@ class Disk(Protocol):
 
     def read(self, path: str) -> bytes: ...
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Replace the file atomically and durably: temp file, sync, rename, sync of the folder."""
+    def replace(self, path: str, data: bytes, *, keep_room: bool = False) -> None:
+        """Replace the file atomically and durably: temp file, sync, rename, sync of the folder.
+
+        `keep_room`: the former file is kept, hidden, and is overwritten by the next such call, which so needs no free
+        space. If a process did not replace the path before, it must sync the folder first: a power cut could bring the
+        former file back.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:

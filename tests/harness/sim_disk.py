@@ -213,6 +213,8 @@ class SimDisk:
         self._folders: set[str] = {"", "tablet-meta"}  # as a format makes it; whoever writes a superblock does not
         self._durable_folders: set[str] = set(self._folders)
         self._pending: list[tuple[str, _Inode | None]] = []
+        self._spares: dict[str, _Inode] = {}
+        """The hidden file of each path that is replaced with `keep_room`."""
         self._armed: dict[str, int] = {}
         self._faults: list[_Fault] = []
         self._scratch: Path | None = None
@@ -257,6 +259,9 @@ class SimDisk:
             for name, inode in self._pending[: rng.randint(0, len(self._pending))]:
                 self._settle(name, inode)
             self._pending.clear()
+            for path, spare in self._spares.items():
+                if self._durable_names.get(path) is spare and path in self._names:  # the exchange is undone
+                    self._spares[path] = self._names[path]
             self._names = dict(self._durable_names)
             self._folders = set(self._durable_folders)
             seen: set[int] = set()
@@ -304,7 +309,7 @@ class SimDisk:
     @property
     def used_bytes(self) -> int:
         with self.lock:
-            return sum(len(inode.current) for inode in self._names.values())
+            return sum(len(inode.current) for inode in (*self._names.values(), *self._spares.values()))
 
     # What files call.
 
@@ -374,16 +379,32 @@ class SimDisk:
                 raise FileNotFoundError(path)
             return bytes(self._names[path].current)
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, keep_room: bool = False) -> None:
         self.called("replace", path, len(data))
         with self.lock:
             self._need_folder(path)
-            self.claim(len(data), path)
-            if self.stray is not None and self.stray(path, 0, data):
-                data = bytes(len(data))  # the new file has its length and its name, and never got its content
-            inode = _Inode(path, bytearray(data), bytearray(data))
+            inode = self._spares.pop(path, None) if keep_room else None
+            if inode is None:  # a kept file's last block has room for the few bytes that the new content is longer
+                self.claim(len(data), path)
+                inode = _Inode(path)
+            stray = self.stray is not None and self.stray(path, 0, data)
+            # If it went elsewhere, the new file has its length and its name, and never got its content.
+            inode.write(bytes(len(data)) if stray else data, 0)
+            inode.resize(len(data))
+            former = self._names.get(path)
+            if keep_room:
+                self._spares[path] = inode
+                self.crash_point("spare.written")
+            inode.sync()
+            if keep_room:
+                self.crash_point("spare.synced")
+                del self._spares[path]
+                if former is not None:
+                    self._spares[path] = former
             self._names[path] = inode
             self._pending.append((path, inode))
+            if keep_room:
+                self.crash_point("spare.exchanged")
             self.crash_point("disk.before_rename_sync")
             self._commit([path])
 
@@ -418,6 +439,7 @@ class SimDisk:
             if path not in self._names:
                 raise FileNotFoundError(path)
             del self._names[path]
+            self._spares.pop(path, None)
             self._pending.append((path, None))
 
     def remove_tree(self, path: str) -> None:
@@ -425,6 +447,7 @@ class SimDisk:
         with self.lock:
             for name in [n for n in self._names if n == path or n.startswith(f"{path}/")]:
                 del self._names[name]
+                self._spares.pop(name, None)
                 self._pending.append((name, None))
             self._folders = {n for n in self._folders if n != path and not n.startswith(f"{path}/")}
 

@@ -227,4 +227,30 @@ MUTANTS = (
                 self._flush(content)
         """,
     ),
+    Mutant(
+        name="vote needs a free block",
+        rows="CN-08",
+        test=(
+            "tests/unit/consensus_metadata/test_consensus_meta.py::"
+            "test_replica_that_voted_before_votes_on_a_full_disk_after_every_restart"
+        ),
+        file="replica/consensus_metadata/consensus_meta.py",
+        function="ConsensusMeta._flush",
+        before="keep_room=True",
+        after="keep_room=False",
+    ),
+    Mutant(
+        name="vote overwrites a file that a power cut may bring back",
+        rows="TC-14",
+        test=(
+            "tests/unit/consensus_metadata/test_consensus_meta.py::"
+            "test_two_crashes_in_a_row_leave_a_vote_that_was_asked_for_or_the_one_before"
+        ),
+        file="replica/consensus_metadata/consensus_meta.py",
+        function="ConsensusMeta.load",
+        before="""
+            disk.sync_dir(FOLDER)
+        """,
+        after="",
+    ),
 )

@@ -38,6 +38,7 @@ WRITERS, KEYS_EACH = 6, 1_000_000
 DEATHS = 20
 LOG = ("before_append", "after_write_before_sync", "after_sync")
 VOTE = ("before_flush", "after_flush")
+FILE = ("written", "exchanged")
 
 
 class Life(NamedTuple):
@@ -50,6 +51,7 @@ class Life(NamedTuple):
 LIVES = (
     *(Life(f"wal.{point}", role) for point in LOG for role in ("LEADER", "FOLLOWER")),
     *(Life(f"cmeta.{point}", role) for point in VOTE for role in ("CANDIDATE", "FOLLOWER")),
+    *(Life(f"spare.{point}", "FOLLOWER") for point in FILE),
 )
 ASKS = Life("cmeta.before_flush", "CANDIDATE")
 """It dies as it begins to ask, and what it asks may die with it: wanted so often, if it is told, or so many tries."""
@@ -107,7 +109,7 @@ class Deaths:
         if life.role == "CANDIDATE":  # its first flush but for that of the term in which the others are
             own, *terms = (kept(s, self._tablet).term for s in (server, *self._cluster.servers))
             countdown = 1 + (own < max(terms))
-        elif life.point.startswith("cmeta"):
+        elif not life.point.startswith("wal"):
             countdown = self._rng.randint(1, 3)
         else:
             countdown = self._rng.randint(3, 100) + (life.role == "LEADER") * self._until_it_leads
@@ -185,8 +187,9 @@ def insert(client: Client, handle: TableHandle, first: int, over: Event) -> tupl
 def test_rows_are_exact_and_no_promise_is_broken_though_servers_die_where_promises_are_made() -> None:
     """CN-02, CN-22, TC-14. Goal: scenario 9 at every point where an entry or a vote becomes a promise: before it is
     written, before it is synced, and when it is on disk and nobody was told. Method: six clients insert rows of their
-    own. All three servers are started to die of one of five points, and again whenever they did, until each point of
-    the log has killed a leader and a follower, and each of the metadata who is asked for a vote, and who asks.
+    own. All three servers are started to die of one of seven points, and again whenever they did, until each point of
+    the log has killed a leader and a follower, and each of the metadata a server that is asked for a vote, and the two
+    around their write also one that asks.
     Meanwhile no file takes back a term or a vote, and nobody votes for who may forget the term. In the end each row is
     there once, all replicas have all of them, each term had one leader, and no directory has a finding."""
     print(f"again: NYALA_SOAK_SEED={SEED}")

@@ -81,7 +81,11 @@ def test_created_tablet_is_all_that_ls_shows() -> None:
         assert ls() == blank
         create(cluster, [server])
         cluster.leader(TABLET)
-        of_it = {f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}", f"wals/{TABLET}"}
+        metadata = {
+            f"consensus-meta/{TABLET}",
+            f"consensus-meta/.{TABLET}.tmp",
+        }  # room for a vote
+        of_it = {f"tablet-meta/{TABLET}", *metadata, f"wals/{TABLET}"}
         whole = blank | of_it | {f"wals/{TABLET}/{name}" for name in ("wal-000000001", ".newest-segment")}
         wait_until(lambda: ls() == whole, "no more and no less is there")  # a file on its way has another name
 

@@ -63,7 +63,9 @@ def life(program: str, root: Path, point: str, countdown: int) -> list[list[str]
     return [line.split() for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("point", ["cmeta.before_flush", "cmeta.after_flush"])
+@pytest.mark.parametrize(
+    "point", ["cmeta.before_flush", "spare.written", "spare.synced", "spare.exchanged", "cmeta.after_flush"]
+)
 def test_process_killed_at_a_crash_point_forgets_no_vote(point: str, tmp_path: Path) -> None:
     """TC-14. Goal: no term and no vote that was promised is forgotten or changed, on real files. Method: four lives in
     a row that raise terms and vote in them; each finds the last promise of the one before, or what it died of."""

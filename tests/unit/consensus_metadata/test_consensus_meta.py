@@ -24,6 +24,14 @@ from nyala.replica.types import (
 )
 from tests.harness.sim_disk import SimCrash, SimDisk
 
+POINTS = (
+    "cmeta.before_flush",
+    "spare.written",
+    "spare.synced",
+    "spare.exchanged",
+    "disk.before_rename_sync",
+    "cmeta.after_flush",
+)
 A, B, C, X = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 
 
@@ -134,12 +142,13 @@ def test_promises_are_never_taken_back() -> None:
     assert same(ConsensusMeta.load(disk, "t"), meta)
 
 
-@pytest.mark.parametrize("point", ["cmeta.before_flush", "disk.before_rename_sync", "cmeta.after_flush"])
+@pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("cut", [True, False])
 def test_crash_during_a_vote_leaves_the_old_vote_or_the_new_one(point: str, cut: bool) -> None:
     """TC-14. Goal: never a third state, never none. Method: crash at each point, many seeds, vote again."""
     for seed in range(30):
-        disk, meta = created(term=1)
+        disk, meta = created(term=0)
+        meta.save_hard_state(1, None)
         disk.arm(point)
         with pytest.raises(SimCrash):
             meta.save_hard_state(2, B)
@@ -170,6 +179,41 @@ def test_metadata_that_a_killed_process_left_unsynced_is_durable_once_it_is_load
         disk.power_loss(random.Random(seed))
         again = ConsensusMeta.load(disk, "t")
         assert (again.term, again.voted_for) == (4, "b")
+
+
+@pytest.mark.parametrize("first", POINTS)
+@pytest.mark.parametrize("second", POINTS)
+def test_two_crashes_in_a_row_leave_a_vote_that_was_asked_for_or_the_one_before(first: str, second: str) -> None:
+    """TC-14. Goal: the file that a replacement writes over is never the one that a power cut brings back. Method: the
+    process is killed at each point of one vote, the next one at each point of its own vote, and then the power goes."""
+    for seed in range(30):
+        disk, meta = created(term=0)
+        meta.save_hard_state(1, None)
+        found = [(1, None)]
+        for term, point in ((2, first), (3, second)):
+            disk.arm(point)
+            with pytest.raises(SimCrash):
+                meta.save_hard_state(term, B)
+            disk.restart() if term == 2 else disk.power_loss(random.Random(seed))
+            meta = ConsensusMeta.load(disk, "t")
+            assert (meta.term, meta.voted_for) in [found[-1], (term, B)]
+            found.append((meta.term, meta.voted_for))
+
+
+def test_replica_that_voted_before_votes_on_a_full_disk_after_every_restart() -> None:
+    """CN-08. Goal: a restart on a disk without room can vote. Method: a replica that has had one term; the disk has
+    room for nothing more; ten lives, each with a term and a vote of its own, read back after a power cut."""
+    disk, meta = created(term=0)
+    meta.save_hard_state(1, None)
+    disk.capacity_bytes = disk.used_bytes
+    for term in range(2, 12):
+        for vote in (None, B):
+            ConsensusMeta.load(disk, "t").save_hard_state(term, vote)
+            disk.power_loss(random.Random(term))
+            again = ConsensusMeta.load(disk, "t")
+            assert (again.term, again.voted_for) == (term, vote)
+    with pytest.raises(Refused, match="full"):
+        disk.replace("another", b"x")
 
 
 def test_failed_flush_changes_nothing_in_memory() -> None:
@@ -268,7 +312,7 @@ def test_metadata_that_were_lost_are_adopted_with_a_vote_floor() -> None:
     assert ConsensusMeta.adopt(kept, "t", own.uuid, remote.encode(), lost=True).vote_floor_term == 0
 
 
-@pytest.mark.parametrize("point", ["cmeta.before_flush", "disk.before_rename_sync", "cmeta.after_flush"])
+@pytest.mark.parametrize("point", POINTS)
 def test_crash_during_a_merge_leaves_the_old_state_or_the_merged_one(point: str) -> None:
     """TC-57. Goal: atomic. Method: crash at each point under power loss, many seeds."""
     for seed in range(20):

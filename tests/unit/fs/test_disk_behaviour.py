@@ -94,6 +94,20 @@ def test_replace_leaves_the_whole_new_content_and_no_stray_name(disk: Disk) -> N
     assert disk.listdir("meta") == ["t"]
 
 
+def test_replace_that_keeps_room_leaves_the_whole_new_content_and_no_stray_name(disk: Disk) -> None:
+    """Goal: a file that is written over a kept one has the new content and nothing of an older one. Method: contents of
+    many lengths, read each time; a removed file begins anew."""
+    disk.mkdir("meta")
+    for length in (40, 3, 700, 0, 5000, 41, 41):
+        disk.replace("meta/t", bytes([length % 251]) * length, keep_room=True)
+        assert disk.read("meta/t") == bytes([length % 251]) * length
+        assert disk.listdir("meta") == ["t"]
+    disk.remove("meta/t")
+    assert not disk.exists("meta/t")
+    disk.replace("meta/t", b"new", keep_room=True)
+    assert disk.read("meta/t") == b"new"
+
+
 def test_rename_moves_files_and_folders_over_what_was_there(disk: Disk) -> None:
     """Goal: a rename replaces the target in one step. Method: a file over a file, then a folder with files below."""
     disk.mkdir("wals/t")

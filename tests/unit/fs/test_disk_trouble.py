@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import random
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.fs import CRASH_EXIT_CODE, CrashPoints, FolderWatch, RealDisk, lock_root
+from nyala.replica.fs import CRASH_EXIT_CODE, CrashPoints, FolderWatch, RealDisk, lock_root, real
 from nyala.replica.fs.real import _translated
 from nyala.replica.types import Code, DiskFailure, Refused
 from nyala.replica.wal import Log
@@ -284,6 +285,109 @@ def test_sim_disk_without_room_refuses_writes_and_keeps_removing() -> None:
     disk.remove("a")
     disk.replace("b", bytes(30))
     assert disk.read("b") == bytes(30)
+
+
+def test_file_that_was_replaced_twice_is_replaced_without_another_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CN-08. Goal: a small file that keeps room is replaced on a disk without one free block. Method: from the second
+    replacement on, the content moves between two inodes, each with the blocks it had, and no call empties a file or
+    makes it shorter than the content; a removal leaves neither."""
+    disk, target, spare = RealDisk(tmp_path), tmp_path / "f", tmp_path / ".f.tmp"
+    for content in (b"1" * 300, b"2" * 340):
+        disk.replace("f", content, keep_room=True)
+    pair = [(path.stat().st_ino, path.stat().st_blocks) for path in (target, spare)]
+    assert min(blocks for _, blocks in pair) > 0
+    opened, lengths, opens, truncate = [], [], os.open, os.ftruncate
+    monkeypatch.setattr(os, "open", lambda path, flags, *rest: opened.append(flags) or opens(path, flags, *rest))
+    monkeypatch.setattr(os, "ftruncate", lambda fd, length: lengths.append(length) or truncate(fd, length))
+    for round_ in range(3, 9):
+        disk.replace("f", b"%d" % round_ * 340, keep_room=True)
+        pair.reverse()
+        assert [(path.stat().st_ino, path.stat().st_blocks) for path in (target, spare)] == pair
+        assert disk.read("f") == b"%d" % round_ * 340
+    assert opened and not any(flags & os.O_TRUNC for flags in opened) and {*lengths} == {340}
+    disk.remove("f")
+    assert not list(tmp_path.iterdir())
+
+
+def test_simulated_disk_without_room_takes_another_vote_and_no_other_file() -> None:
+    """CN-08. Goal: the simulated disk keeps room as the real one does. Method: it is full after two replacements."""
+    disk = SimDisk()
+    for content in (b"1" * 300, b"2" * 340):
+        disk.replace("f", content, keep_room=True)
+    disk.capacity_bytes = disk.used_bytes
+    disk.replace("f", b"3" * 340, keep_room=True)
+    with pytest.raises(Refused, match="full"):
+        disk.replace("f", b"4" * 340)
+    with pytest.raises(Refused, match="full"):
+        disk.replace("g", b"4" * 340, keep_room=True)
+    assert disk.read("f") == b"3" * 340
+
+
+@pytest.mark.parametrize("trouble", [None, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_file_system_that_cannot_exchange_names_renames(
+    trouble: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: where two names cannot be exchanged, a replacement that keeps room is an ordinary one. Method: a C library
+    without the call, and each errno by which a file system or a kernel says so."""
+
+    def refuse(*_: object) -> int:
+        ctypes.set_errno(trouble or 0)
+        return -1
+
+    monkeypatch.setattr(real, "_renameat2", lambda: refuse if trouble else None)
+    disk = RealDisk(tmp_path)
+    for content in (b"one", b"two, longer", b"3"):
+        disk.replace("f", content, keep_room=True)
+        assert disk.read("f") == content
+        assert os.listdir(tmp_path) == ["f"]
+
+
+def test_error_of_an_exchange_is_the_disks_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an exchange that fails is no success. Method: EIO from the call; then it works again."""
+
+    def fail(*_: object) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    disk = RealDisk(tmp_path)
+    disk.replace("f", b"old", keep_room=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(real, "_renameat2", lambda: fail)
+        with pytest.raises(DiskFailure, match="rename"):
+            disk.replace("f", b"new", keep_room=True)
+    assert disk.read("f") == b"old"
+    disk.replace("f", b"new", keep_room=True)
+    assert disk.read("f") == b"new"
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_former_file_is_not_overwritten_if_its_replacement_may_not_be_durable(
+    exchanged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TC-14. Goal: as long as a power cut may bring the former content back, no write touches it. Method: the sync of
+    the folder fails after the exchange, or that of the file before it. The next replacement writes to a file that has
+    none of the two inodes' content, and both inodes, held open, have what they had."""
+    disk = RealDisk(tmp_path)
+    for content in (b"1", b"2"):
+        disk.replace("f", content, keep_room=True)
+    sync, done = os.fsync, []
+
+    def fail(fd: int) -> None:
+        done.append(fd)
+        if len(done) == 1 + exchanged:
+            raise OSError(errno.EIO, "no")
+        sync(fd)
+
+    with (tmp_path / "f").open("rb") as former:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fail)
+            with pytest.raises(DiskFailure):
+                disk.replace("f", b"3", keep_room=True)
+        assert disk.read("f") == (b"3" if exchanged else b"2")
+        disk.replace("f", b"4", keep_room=True)
+        assert former.read() == b"2" and disk.read("f") == b"4"
 
 
 @pytest.mark.parametrize("loss", ["removed", "renamed", "replaced"])

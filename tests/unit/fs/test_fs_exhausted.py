@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.fs import RealDisk, error_from_os, exhausted
+from nyala.replica.fs import RealDisk, error_from_os, exhausted, real
 from nyala.replica.types import (
     Code,
     DiskFailure,
@@ -86,6 +86,10 @@ CALLS: dict[str, tuple[str, Callable[[RealDisk], Any]]] = {
 
 DURABLE: dict[str, tuple[Callable[[RealDisk], Any], list[str]]] = {
     "replace": (lambda disk: disk.replace("d/f", b"new"), ["fsync d/.f.tmp", "replace", "fsync d"]),
+    "replace in kept room": (
+        lambda disk: disk.replace("d/f", b"new", keep_room=True),
+        ["fsync d/.f.tmp", "exchange", "fsync d"],
+    ),
     "rename": (lambda disk: disk.rename("d/f", "d/g"), ["replace", "fsync d"]),
     "rename to elsewhere": (lambda disk: disk.rename("d/f", "e/f"), ["replace", "fsync e", "fsync d"]),
     "mkdir": (lambda disk: disk.mkdir("x/y"), ["fsync .", "fsync x"]),
@@ -106,7 +110,7 @@ def test_real_disk_syncs_what_it_says_is_durable_and_in_that_order(
         disk.replace(name, b"old")
     act, expected = DURABLE[call]
     asked: list[str] = []
-    fsync, replace = os.fsync, os.replace
+    fsync, replace, exchange = os.fsync, os.replace, real._exchange
 
     def heard_fsync(fd: int) -> None:
         asked.append(f"fsync {os.path.relpath(os.readlink(f'/proc/self/fd/{fd}'), tmp_path)}")
@@ -116,6 +120,11 @@ def test_real_disk_syncs_what_it_says_is_durable_and_in_that_order(
         asked.append("replace")
         replace(*paths)
 
+    def heard_exchange(*paths: Any) -> bool:
+        asked.append("exchange")
+        return exchange(*paths)
+
+    monkeypatch.setattr(real, "_exchange", heard_exchange)
     monkeypatch.setattr(os, "fsync", heard_fsync)
     monkeypatch.setattr(os, "replace", heard_replace)
     act(disk)

@@ -28,7 +28,17 @@ from nyala.replica.tools import (
     remove_orphans,
     wipe,
 )
-from nyala.replica.types import Code, Corruption, DataState, LaterFormat, OpId, Refused
+from nyala.replica.types import (
+    ZERO_OPID,
+    Code,
+    Corruption,
+    DataState,
+    LaterFormat,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
 from nyala.schemas import frame, unframe
 from tests.harness.copies import (
     SOURCE_UUID,
@@ -84,6 +94,20 @@ def test_whole_directory_has_no_finding_and_is_not_changed() -> None:
     assert (tablet["last_logged"], tablet["data_state"]) == (str(last), "READY")
     assert tablet["consensus_metadata"]["term"] == 5 and len(tablet["blocks"]) == 2
     assert tablet["log"]["first_index"] == 1
+
+
+def test_kept_room_for_a_vote_is_no_strangers_file(tmp_path: Path) -> None:
+    """CN-08. Goal: the hidden file beside consensus metadata has no finding, and an erased replica leaves none. Method:
+    two terms on real files; the check; an erasure."""
+    uuid = format_root(tmp_path, kind="TABLET_SERVER").uuid
+    disk = RealDisk(tmp_path)
+    meta = ConsensusMeta.create(disk, TABLET, uuid, RaftConfig(ZERO_OPID, (Member(uuid),)))
+    meta.save_hard_state(1, None)
+    spare = tmp_path / "consensus-meta" / f".{TABLET}.tmp"
+    assert spare.exists()
+    assert [f.path for f in check_directory(disk).all_findings] == [f"consensus-meta/{TABLET}"]
+    erase(disk, TABLET)
+    assert not list((tmp_path / "consensus-meta").iterdir())
 
 
 def test_replica_that_failed_at_an_entry_is_told_as_such() -> None:

@@ -84,8 +84,9 @@ def test_log_without_damage_but_with_a_mark_goes_on_withholding() -> None:
 class _Liar(SimDisk):
     """Says that it replaced a segment, and keeps the old bytes."""
 
-    def replace(self, path: str, data: bytes) -> None:
-        super().replace(path, self.read(path) if path.rpartition("/")[2].startswith("wal-") else data)
+    def replace(self, path: str, data: bytes, *, keep_room: bool = False) -> None:
+        kept = self.read(path) if path.rpartition("/")[2].startswith("wal-") else data
+        super().replace(path, kept, keep_room=keep_room)
 
 
 def test_segment_that_does_not_read_back_as_it_was_repaired_is_corruption() -> None:
