@@ -3,6 +3,7 @@
 from .attempt import CopyAttempt, CopyProgress, copy_cancelled
 from .blocks import named_blocks, parse_superblock, spared_blocks
 from .checks import (
+    INTACT,
     CopyRequest,
     HealthyReplica,
     LocalReplica,

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, RaftConfig, Refused, limits
 
+INTACT = "INTACT"
+"""The `Refused.detail` of an offer that would replace an intact replica and may not."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CopyRequest:
@@ -123,11 +126,15 @@ def replacement_refusal(
         why = "its rows end below what is committed here"
     if not why:
         return None
-    what = f"the replica here is intact and is not replaced by this source, {why}: nothing was changed"
+    what = (
+        f"an intact replica is not replaced by this source, {why}: nothing was changed. If it stays behind its leader, "
+        "stop this server, run `nyala local-replica delete DIR TABLET`, and start it"
+    )
     known = here.configs[-1].opid
     return Refused(
         Code.ILLEGAL_STATE,
         what,
+        detail=INTACT,
         source=source_uuid,
         offered=offered.opid,
         known=known,

@@ -381,6 +381,50 @@ MUTANTS = (
         after="pass",
     ),
     Mutant(
+        name="refused copies cost a member",
+        test=(
+            "tests/unit/server/test_server_copy_failures.py::"
+            "test_refused_copies_over_an_intact_replica_are_told_and_replace_no_member"
+        ),
+        file="replica/server/tablets/copy_failures.py",
+        function="CopyFailures.failed",
+        before="count = count if own else min(count, REFUSALS_MAX)",
+        after="pass",
+    ),
+    Mutant(
+        name="refused copy is not told",
+        test=(
+            "tests/unit/server/test_server_copy_failures.py::"
+            "test_refused_copies_over_an_intact_replica_are_told_and_replace_no_member"
+        ),
+        file="replica/server/tablets/copy_failures.py",
+        function="is_refused",
+        before="error.detail == INTACT",
+        after="not error.detail",
+    ),
+    Mutant(
+        name="refused copy hides failures",
+        test=(
+            "tests/unit/server/test_server_copy_failures.py::"
+            "test_refused_copies_over_an_intact_replica_are_told_and_replace_no_member"
+        ),
+        file="replica/server/tablets/copy_failures.py",
+        function="CopyFailures.failed",
+        before="(known is None or not known.own)",
+        after="True",
+    ),
+    Mutant(
+        name="refused copies come first",
+        test=(
+            "tests/unit/server/test_server_copy_failures.py::"
+            "test_refused_copies_over_an_intact_replica_are_told_and_replace_no_member"
+        ),
+        file="replica/server/tablets/copy_failures.py",
+        function="CopyFailures.lasting",
+        before="(not f.own, -f.count, f.tablet_id)",
+        after="(-f.count, f.tablet_id)",
+    ),
+    Mutant(
         name="copy of an impossible id begins",
         rows="none",
         test=(

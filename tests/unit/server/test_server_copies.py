@@ -371,6 +371,8 @@ def test_copy_over_an_intact_replica_comes_from_a_voter_at_its_known_address_onl
         server.ask(source=STRANGER)
         assert "votes in no config" in await server.ended()
         assert server.hosted.replica is running and server.rows() == [1] and server.hosted.copy is None
+        (reported,) = server.manager.copy_failures.lasting(())
+        assert "run `nyala local-replica delete DIR TABLET`, and start it" in reported.reason and reported.count == 1
         server.ask()
         assert await server.ended() == ""
         assert server.called == [(STRANGER, WHERE), (SOURCE_UUID, [LINKED, *WHERE])]

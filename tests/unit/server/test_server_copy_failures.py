@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nyala.replica.server.tablets.copy_failures import FORGET_S, REASON_CHARS_MAX, REPORTED_MAX, CopyFailures
-from nyala.replica.tablet_copy import CopyFile, DamagedFile, FileKind
-from nyala.replica.types import Applied, Code, Corruption, Refused
+from nyala.replica.tablet_copy import INTACT, CopyFile, DamagedFile, FileKind
+from nyala.replica.types import Applied, Code, Corruption, Refused, limits
 
 FULL = Refused(Code.NO_SPACE, "the disk is full")
+KEPT = Refused(Code.ILLEGAL_STATE, "an intact replica is not replaced", detail=INTACT)
 
 
 class Clock:
@@ -65,3 +66,31 @@ def test_copy_failures_end_with_a_copy_or_with_the_attempts() -> None:
     failures.failed("zzzz", FULL)
     failures.failed("zzzz", FULL)
     assert len(told(failures)) == REPORTED_MAX and told(failures)[0] == ("zzzz", 2, str(FULL))
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([KEPT], (1, KEPT)),
+        ([KEPT] * 9, (limits.COPY_FAILURES_MAX - 1, KEPT)),
+        ([FULL] * 4 + [KEPT] * 3, (4, FULL)),
+        ([KEPT] * 9 + [FULL], (1, FULL)),
+        ([KEPT, FULL, KEPT, FULL, FULL], (3, FULL)),
+    ],
+    ids=["once", "often", "after failures", "before a failure", "between failures"],
+)
+def test_refused_copies_over_an_intact_replica_are_told_and_replace_no_member(
+    errors: list[Refused], expected: tuple[int, Refused]
+) -> None:
+    """Goal: a server reports that it refuses copies over an intact replica, and never so often that the masters
+    replace the member, because any process can ask. Refusals neither hide its own failures nor count as such. Method: a
+    table of refusals and failures in a row. Of more tablets than are told, those of its own failures come first."""
+    failures = CopyFailures(Clock())
+    for error in errors:
+        failures.failed("t", error)
+    assert told(failures) == [("t", expected[0], str(expected[1]))]
+    for n in range(REPORTED_MAX):
+        for _ in range(2):
+            failures.failed(f"a{n:04}", KEPT)
+    failures.failed("z", FULL)
+    assert len(told(failures)) == REPORTED_MAX and ("z", 1, str(FULL)) in told(failures)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nyala.replica.server.tablets.copy_failures import REASON_CHARS_MAX
 from nyala.replica.tablet_copy import (
     CopyRequest,
     HealthyReplica,
@@ -142,6 +143,7 @@ def test_source_that_does_not_fit_an_intact_replica_is_refused(
     refusal = replacement_refusal(healthy, source * 32, here(offered, 9), rows_end, log_begins)
     assert (refusal is None) is (says == "")
     assert refusal is None or (says in str(refusal) and refusal.code is Code.ILLEGAL_STATE)
+    assert refusal is None or "nyala local-replica delete DIR TABLET`, and start it" in str(refusal)[:REASON_CHARS_MAX]
 
 
 @pytest.mark.parametrize(
