@@ -22,9 +22,10 @@ from nyala.replica.types import CRASH_EXIT_CODE, Code, DataState
 from nyala.replica.types.crash_points import CRASH_VARIABLE
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.crash_matrix import BLANK, COPY, DELETION, READY, SERVER_CELLS, TOMBSTONE, Cell, Promises
-from tests.harness.one_tablet import change, copies, create, flush, lead, rows_of, start_copy, write
+from tests.harness.one_tablet import change, collect, copies, create, flush, lead, rows_of, start_copy, write
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
+NO_RETAINED_LOG = ("--log-retain-entries", "0", "--log-retain-bytes", "0")
 
 
 @dataclass
@@ -109,6 +110,11 @@ class Target:
         flush(self.source, tablet_id=tablet_id)
         write(self.cluster, 150, 10, tablet_id=tablet_id)
         plot.source_rows = rows_of(self.source, plot.source_time, tablet_id=tablet_id)
+
+    def outrun(self, plot: Plot) -> None:
+        """Remove the source's log up to its last start: only then an intact replica needs the copy, and is replaced."""
+        write(self.cluster, 150, 10, tablet_id=plot.tablet_id)
+        collect(self.source, tablet_id=plot.tablet_id)
 
     # ------------------------------------------------------------------------------------------------ what is here
 
@@ -288,16 +294,15 @@ def die_side_by_side(targets: Sequence[Target]) -> None:
 
 def test_server_that_dies_in_any_cell_of_the_matrix_ends_as_the_matrix_says() -> None:
     """TC-40, TC-59, TC-60, TC-64; scenarios 68, 75. Goal: every cell of the crash matrix in servers at work, COPY.6
-    among them, but for copies over an intact replica. Method: two servers take turns at the cells; in each one dies of
-    its own deletion or copy, or of the starts after that. Looked at: what is on disk then; after the next start the
-    state, last logged OpId, term, vote, rows, quarantine, no orphan, the other tablet; requests that are too late
-    change nothing, the work done again ends, and no later start writes its tombstone again. At last the leader makes
-    each a member, with its rows."""
-    with local_cluster(3, module=STEADY) as cluster:  # a server that votes for the source votes for no other meanwhile
+    among them, and copies over an intact replica, whose source has removed the log that would continue it. Method: two
+    servers take turns at the cells; in each one dies of its own deletion or copy, or of the starts after that. Looked
+    at: what is on disk then; after the next start the state, last logged OpId, term, vote, rows, quarantine, no orphan,
+    the other tablet; requests that are too late change nothing, the work done again ends, and no later start writes its
+    tombstone again. At last the leader makes each a member, with its rows."""
+    # A steady server that votes for the source votes for no other meanwhile.
+    with local_cluster(3, *NO_RETAINED_LOG, module=STEADY) as cluster:
         source, *servers = cluster.servers
-        # Over an intact replica goes only a source whose log does not reach back: the simulator has those cells.
-        mine = [cell for cell in SERVER_CELLS if not (cell.work == COPY and cell.before == READY)]
-        cells = mine[::2], mine[1::2]
+        cells = SERVER_CELLS[::2], SERVER_CELLS[1::2]
         targets = [Target(cluster, source, s, own) for s, own in zip(servers, cells, strict=True)]
         with ThreadPoolExecutor(8) as pool:
             for target in targets:
@@ -311,6 +316,8 @@ def test_server_that_dies_in_any_cell_of_the_matrix_ends_as_the_matrix_says() ->
                 assert cluster.leader(plot.tablet_id) is source
                 plot.source_term = cluster.status(source, plot.tablet_id).term
                 assert plot.own_promises is None or plot.source_term > plot.own_promises[0]
+                if plot.cell.work == COPY and plot.cell.before == READY:
+                    target.outrun(plot)
 
         die_side_by_side(targets)
 
