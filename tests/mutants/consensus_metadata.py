@@ -229,7 +229,6 @@ MUTANTS = (
     ),
     Mutant(
         name="vote needs a free block",
-        rows="CN-08",
         test=(
             "tests/unit/consensus_metadata/test_consensus_meta.py::"
             "test_replica_that_voted_before_votes_on_a_full_disk_after_every_restart"

@@ -128,7 +128,6 @@ MUTANTS = (
     ),
     Mutant(
         name="kept file is emptied first",
-        rows="CN-08",
         test="tests/unit/fs/test_disk_trouble.py::test_file_that_was_replaced_twice_is_replaced_without_another_block",
         file="replica/fs/real.py",
         function="RealDisk.replace",
@@ -137,7 +136,6 @@ MUTANTS = (
     ),
     Mutant(
         name="former file is not kept",
-        rows="CN-08",
         test="tests/unit/fs/test_disk_trouble.py::test_file_that_was_replaced_twice_is_replaced_without_another_block",
         file="replica/fs/real.py",
         function="RealDisk.replace",
@@ -146,7 +144,6 @@ MUTANTS = (
     ),
     Mutant(
         name="removed file leaves its room",
-        rows="CN-08",
         test="tests/unit/tools/test_tools_offline.py::test_kept_room_for_a_vote_is_no_strangers_file",
         file="replica/fs/real.py",
         function="RealDisk.remove",

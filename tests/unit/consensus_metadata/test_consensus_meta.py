@@ -201,7 +201,7 @@ def test_two_crashes_in_a_row_leave_a_vote_that_was_asked_for_or_the_one_before(
 
 
 def test_replica_that_voted_before_votes_on_a_full_disk_after_every_restart() -> None:
-    """CN-08. Goal: a restart on a disk without room can vote. Method: a replica that has had one term; the disk has
+    """Goal: a restart on a disk without room can vote. Method: a replica that has had one term; the disk has
     room for nothing more; ten lives, each with a term and a vote of its own, read back after a power cut."""
     disk, meta = created(term=0)
     meta.save_hard_state(1, None)

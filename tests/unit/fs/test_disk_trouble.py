@@ -290,7 +290,7 @@ def test_sim_disk_without_room_refuses_writes_and_keeps_removing() -> None:
 def test_file_that_was_replaced_twice_is_replaced_without_another_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CN-08. Goal: a small file that keeps room is replaced on a disk without one free block. Method: from the second
+    """Goal: a small file that keeps room is replaced on a disk without one free block. Method: from the second
     replacement on, the content moves between two inodes, each with the blocks it had, and no call empties a file or
     makes it shorter than the content; a removal leaves neither."""
     disk, target, spare = RealDisk(tmp_path), tmp_path / "f", tmp_path / ".f.tmp"
@@ -312,7 +312,7 @@ def test_file_that_was_replaced_twice_is_replaced_without_another_block(
 
 
 def test_simulated_disk_without_room_takes_another_vote_and_no_other_file() -> None:
-    """CN-08. Goal: the simulated disk keeps room as the real one does. Method: it is full after two replacements."""
+    """Goal: the simulated disk keeps room as the real one does. Method: it is full after two replacements."""
     disk = SimDisk()
     for content in (b"1" * 300, b"2" * 340):
         disk.replace("f", content, keep_room=True)

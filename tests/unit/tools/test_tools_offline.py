@@ -97,7 +97,7 @@ def test_whole_directory_has_no_finding_and_is_not_changed() -> None:
 
 
 def test_kept_room_for_a_vote_is_no_strangers_file(tmp_path: Path) -> None:
-    """CN-08. Goal: the hidden file beside consensus metadata has no finding, and an erased replica leaves none. Method:
+    """Goal: the hidden file beside consensus metadata has no finding, and an erased replica leaves none. Method:
     two terms on real files; the check; an erasure."""
     uuid = format_root(tmp_path, kind="TABLET_SERVER").uuid
     disk = RealDisk(tmp_path)
