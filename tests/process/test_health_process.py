@@ -4,14 +4,16 @@ damaged."""
 from __future__ import annotations
 
 import signal
+from functools import partial
 from typing import Any
 
 import pytest
 
 import nyala
 from nyala.replica.rpc import pb
-from tests.harness.cluster import LocalCluster, local_cluster, wait_until
-from tests.harness.one_tablet import flush, lead
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.one_tablet import change, flush, lead
+from tests.harness.three_masters import nyala as command
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 
@@ -22,7 +24,7 @@ LOST = ("FAILED", "FAILED_UNRECOVERABLE")
 
 
 class Watched:
-    """A tablet on all three servers, one of which is watched."""
+    """A tablet on three servers, one of which is watched."""
 
     def __init__(self, cluster: LocalCluster, connected: Any) -> None:
         self.cluster, self.client = cluster, connected.client
@@ -30,7 +32,8 @@ class Watched:
         self.table, self.rows = connected.table("t"), 0
         self.tablet = wait_until(lambda: (info := self.info()).running and info, "it has a leader").tablet_id
         leader = cluster.leader(self.tablet)
-        self.server = next(s for s in cluster.servers if s is not leader)
+        members = [cluster.server(m.uuid) for m in self.info().config.members]
+        self.server = next(s for s in members if s is not leader)
         self.others = [s for s in cluster.servers if s is not self.server]
 
     def info(self) -> pb.TabletInfo:
@@ -83,6 +86,11 @@ class Watched:
         self.write(2000)
         flush(self.cluster.leader(self.tablet), tablet_id=self.tablet)
         return self.as_leader_sees() == "NEEDS_COPY"
+
+    def has_voter(self, server: ServerProcess) -> bool:
+        """Return whether the leader's committed config has the server as a voter."""
+        status = self.cluster.status(self.cluster.leader(self.tablet), self.tablet)
+        return status is not None and any(m.uuid == server.uuid and m.votes for m in status.committed_config.members)
 
 
 def test_health_of_a_replica_is_told_through_pause_death_lost_log_and_damage() -> None:
@@ -146,4 +154,49 @@ def test_health_of_a_replica_is_told_through_pause_death_lost_log_and_damage() -
             assert not reply.error.code, reply.error
             wait_until(watched.is_well, "it was made again")
             assert config() == before, "nobody was replaced"
+            assert watched.table.scan().count() == watched.rows
+
+
+def test_replica_that_refuses_a_copy_is_named_with_the_command_that_heals_it() -> None:
+    """TC-58. Goal: an intact replica that knows its group's leader no more, and refuses to be replaced, is told to the
+    operator, and is not replaced on that account. Method: while a voter is away, two voters are added, the two others
+    are removed, and the log is collected. It comes back and refuses the new leader's copies: `nyala cluster check`
+    warns of it, and names the command. By that command it gets all rows, and the warning ends."""
+    with local_cluster() as cluster:
+        master = cluster.add_master("--execute-decisions=none")
+        for _ in range(5):
+            cluster.add_server(*NO_RETAINED_LOG, start=False).start(wait=False)
+        for server in cluster.servers:
+            server.wait_ready()
+        with nyala.connect(master.address) as connected:
+            listed = lambda: connected.client.list_servers().servers  # noqa: E731
+            wait_until(lambda: sum(s.alive for s in listed()) == 5, "five servers are alive")
+            watched = Watched(cluster, connected)
+            watched.write(10)
+            tablet, away = watched.tablet, watched.server
+            former = {m.uuid for m in watched.info().config.members}
+            away.kill()
+            for server in cluster.servers:
+                if server.uuid not in former:
+                    change(cluster, "add", server.member(votes=False, promote=True), tablet_id=tablet)
+                    wait_until(partial(watched.has_voter, server), "it was copied to and votes")
+            for uuid in sorted(former - {away.uuid}):
+                change(cluster, "remove", pb.Member(uuid=uuid), tablet_id=tablet)
+            wait_until(watched.falls_behind, "the leader's log has passed it")
+
+            failing = lambda: [c for s in listed() if s.uuid == away.uuid for c in s.copies_failing]  # noqa: E731
+            away.start()
+            (told,) = wait_until(failing, "the master has heard of the refusals")
+            assert told.tablet_id == tablet and "votes in no config" in told.error
+            wait_until(lambda: [c.failures for c in failing()] == [2], "it refused again")
+            checked = command("cluster", "check", "--masters", master.address)
+            remedy = "nyala local-replica delete DIR TABLET"
+            assert remedy in " ".join(checked.stdout.split()), (checked.stdout, checked.stderr)
+            assert watched.health() != "FAILED_UNRECOVERABLE" and not cluster.status(away, tablet).error
+
+            away.stop()
+            done = command("local-replica", "delete", away.root, tablet, "--yes")
+            assert done.returncode == 0, done.stderr
+            away.start()
+            wait_until(lambda: watched.health() == "HEALTHY" and not failing(), "it was copied to")
             assert watched.table.scan().count() == watched.rows
