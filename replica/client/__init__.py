@@ -3,7 +3,7 @@
 from nyala.replica.rows import ScanSpec, SourceFormat, WriterSchemaInfo
 
 from .batching import WireBatch, cut, wire_batches
-from .client import Client, parse_masters, shared_client
+from .client import Client, ReadLoad, parse_masters, shared_client
 from .masters import leader_hint
 from .options import ClientOptions
 from .paging import pages_of

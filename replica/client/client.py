@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
-from nyala.replica.rpc import pb
-from nyala.replica.types import Address, Code, Refused, only_reads, shown
+from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
+from nyala.replica.types import Address, Code, OpId, Refused, only_reads, shown
 
 from .admin import Admin
 from .batching import WireBatch
@@ -24,10 +24,21 @@ from .gets import Gets
 from .locator import Locator
 from .masters import Masters
 from .options import ClientOptions
+from .retry import NOT_OFFERED
 from .row_errors import OnError
 from .scans import Scans, TabletPart
 from .tables import Location, TableHandle, TabletHandle, locations_from_pb
 from .writes import SessionWriter, SourceWriter, WriteOutcome, WriteWindow, write_request
+
+
+@dataclass(frozen=True)
+class ReadLoad:
+    """One `load()` of a Spark application, as the masters know it."""
+
+    application: str
+    load_id: str
+    made: OpId
+    """The `catalog_position` when it was made."""
 
 
 class Client(Admin):
@@ -178,6 +189,47 @@ class Client(Admin):
         if staleness_us:
             return self._scans.time_of_staleness(handle, staleness_us, tablets)
         return self._scans.time_now(handle, tablets)
+
+    # ---- the time of a Spark query
+
+    @only_reads()
+    def catalog_position(self) -> OpId:
+        """Return the position of the masters' catalog, for the queries of a new `load()`.
+
+        Refused ILLEGAL_STATE if the leading master is of a version that keeps no times of queries.
+        """
+        return opid_from_pb(self._agree_read_time(pb.AgreeReadTimeRequest()).position)
+
+    @only_reads()
+    def agree_read_time(self, load: ReadLoad, query: int, time: int = 0) -> int:
+        """Return the hybrid time that all tasks of one query of a `load()` read at; 0 if no task has proposed any yet.
+
+        With `time`, it is proposed. Refused: EXPIRED if the masters may have forgotten the query's time, ILLEGAL_STATE
+        as by `catalog_position`.
+        """
+        request = pb.AgreeReadTimeRequest(
+            application=load.application,
+            load_id=load.load_id,
+            made=opid_to_pb(load.made),
+            query=query,
+            snapshot_time=time,
+        )
+        agreed: int = self._agree_read_time(request).snapshot_time
+        return agreed
+
+    def _agree_read_time(self, request: pb.AgreeReadTimeRequest) -> pb.AgreeReadTimeReply:
+        try:
+            reply: pb.AgreeReadTimeReply = self._all_masters.call("AgreeReadTime", request)
+        except Refused as error:
+            if not error.what.startswith(NOT_OFFERED):
+                raise
+            what = (
+                "the leading master is of a version before 0.3.0, which keeps no times of queries: upgrade the masters "
+                '(`nyala upgrade status` lists them), or load() the DataFrame with the option at = "now", and anew for '
+                "each query that is to see newer rows"
+            )
+            raise Refused(Code.ILLEGAL_STATE, what) from error
+        return reply
 
 
 def _address(text: str) -> Address:

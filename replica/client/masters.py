@@ -22,7 +22,7 @@ from .retry import UNREACHABLE, Attempts, Deadline, Reaction, final, reaction_to
 CALLS_THAT_CHANGE = frozenset({
     "CreateTable", "DropTable", "AddWriterSchema", "OpenSources", "AdvanceSources", "ResetSource", "MoveReplica",
     "AddReplica", "RemoveReplica", "ChangeRole", "CancelChange", "SetReplication", "RetireServer", "ReplaceTablets",
-    "ConfirmConfig", "FinalizeUpgrade", "ChangeMasters", "MaintainServer", "ForgetServer",
+    "ConfirmConfig", "FinalizeUpgrade", "ChangeMasters", "MaintainServer", "ForgetServer", "AgreeReadTime",
 })  # fmt: skip
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
 """Calls that have their effect once even if they are made twice: they carry a request id, an owner, or desired

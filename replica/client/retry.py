@@ -74,6 +74,7 @@ def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> 
 
 
 UNREACHABLE = "the server cannot be reached: "
+NOT_OFFERED = "the server at this address does not offer this call"
 NO_ANSWER = "no answer in time; `nyala cluster check` says whether the cluster is well"
 _NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
 
@@ -92,8 +93,8 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
         return Refused(Code.UNAVAILABLE, UNREACHABLE + _short(text), applied=applied)
     if status is grpc.StatusCode.UNIMPLEMENTED:
         what = (
-            "the server at this address does not offer this call: upgrade it if it runs an earlier build, or give a "
-            "master's address, if this is a tablet server's"
+            f"{NOT_OFFERED}: upgrade it if it runs an earlier build, or give a master's address, if this is a tablet "
+            "server's"
         )
         return Refused(Code.INVALID_ARGUMENT, what, applied=applied)
     if kind is TooLong.REQUEST:

@@ -1875,6 +1875,32 @@ class ConfirmConfigRequest(_message.Message):
     config: RaftConfig
     def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ...) -> None: ...
 
+class AgreeReadTimeRequest(_message.Message):
+    __slots__ = ("dest_uuid", "application", "load_id", "made", "query", "snapshot_time")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    APPLICATION_FIELD_NUMBER: _ClassVar[int]
+    LOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    MADE_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_TIME_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    application: str
+    load_id: str
+    made: OpId
+    query: int
+    snapshot_time: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., application: _Optional[str] = ..., load_id: _Optional[str] = ..., made: _Optional[_Union[OpId, _Mapping]] = ..., query: _Optional[int] = ..., snapshot_time: _Optional[int] = ...) -> None: ...
+
+class AgreeReadTimeReply(_message.Message):
+    __slots__ = ("error", "snapshot_time", "position")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_TIME_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    snapshot_time: int
+    position: OpId
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., snapshot_time: _Optional[int] = ..., position: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
+
 class MasterStatusReply(_message.Message):
     __slots__ = ("error", "uuid", "leader_uuid", "catalog_term", "replica", "decisions_published", "moves_active", "kafka_connected", "kafka_named", "kafka", "skipped", "kafka_dropped", "kafka_bootstrap", "refused_ticks")
     ERROR_FIELD_NUMBER: _ClassVar[int]

@@ -1418,6 +1418,11 @@ class MasterServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersReply.FromString,
                 _registered_method=True)
+        self.AgreeReadTime = channel.unary_unary(
+                '/nyala.v1.MasterService/AgreeReadTime',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.AgreeReadTimeRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.AgreeReadTimeReply.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/nyala.v1.MasterService/Status',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.SerializeToString,
@@ -1584,6 +1589,12 @@ class MasterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AgreeReadTime(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1722,6 +1733,11 @@ def add_MasterServiceServicer_to_server(servicer, server):
                     servicer.ChangeMasters,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersReply.SerializeToString,
+            ),
+            'AgreeReadTime': grpc.unary_unary_rpc_method_handler(
+                    servicer.AgreeReadTime,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.AgreeReadTimeRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.AgreeReadTimeReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -2431,6 +2447,33 @@ class MasterService:
             '/nyala.v1.MasterService/ChangeMasters',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AgreeReadTime(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/AgreeReadTime',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.AgreeReadTimeRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.AgreeReadTimeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -81,7 +81,7 @@ def of(rule: Rule, names: str) -> dict[str, Rule]:
 RULES: dict[str, Rule] = {
     **of(_ID, """dest_uuid from_uuid to_uuid server_uuid target_uuid leader_uuid leader_hint requestor_uuid uuid
         requestor_run tablet_id tablet_ids table_id checkpoint_table_id session_id cluster_id topic_id seeking
-        slice_after slice_until without ChangeMastersRequest.remove"""),
+        slice_after slice_until without application load_id ChangeMastersRequest.remove"""),
     **of(_COLUMN, "Column.name column columns key hash_columns range_column"),
     **of(check_token, "name table table_name"),
     **of(check_token, "owner_run plan_id request_id fingerprint forget"),
@@ -110,7 +110,7 @@ RULES: dict[str, Rule] = {
         staleness_us history_retention_us created_us decision_term decision_version deadline_us memory_bytes
         disk_bytes_free checkpoint_offset initial_start lease_us to_offset wishes seen_changes offset byte_offset
         length_bytes commit_index applied_index match_index flush_index bytes_on_disk wal_bytes last_contact_us_ago
-        commit_term definition used seconds write_rows_per_s read_rows_per_s"""),
+        commit_term definition used seconds write_rows_per_s read_rows_per_s query"""),
     **of(_measure, "last_s loop_lag_ms_max gil_hold_ms_max"),
 }  # fmt: skip
 """Rules by a field's name, or by `Message.field` where two messages use one name differently."""

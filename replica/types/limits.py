@@ -299,6 +299,12 @@ SOURCES_PER_TABLE_MAX = 10_000
 CATALOG_BYTES_MAX = 192 << 20
 """Bounds the masters' catalog: at this size no table, tablet or source is added. A copy of it is one message of at most
 COPY_MANIFEST_BYTES_MAX; the difference is left for changes of the existing ones."""
+READ_TIMES_MAX = 20_000
+"""Bounds the times of Spark queries that the catalog keeps, the newest. One takes up to 350 bytes of the state and 3 KB
+of memory. CATALOG_BYTES_MAX does not bound them: the difference to COPY_MANIFEST_BYTES_MAX has room for them."""
+READ_TIMES_PER_HOST_MAX = READ_TIMES_MAX // 2
+"""The same bound for those that callers of one host proposed, so that it cannot push out all others. Each costs a
+committed entry of the masters' log."""
 PLACE_LENGTH_MAX = 256
 """Bounds the place in a list after which a page begins: a source's key, of four names, is the longest."""
 PAGE_BYTES = 1 << 20
@@ -626,6 +632,7 @@ REQUESTS: dict[str, RequestBound] = {
     "MasterService.ConfirmConfig": _CHANGE,
     "MasterService.FinalizeUpgrade": _CHANGE,
     "MasterService.ChangeMasters": _CHANGE,
+    "MasterService.AgreeReadTime": RequestBound(1 * _KIB, wait_s=30.0),
     "MasterService.Status": RequestBound(1 * _KIB, reply_bytes=1 * _MIB),
     # Frames of the connections that OpenWrites and OpenFetch grant.
     "WriteBundle": RequestBound(GRPC_MESSAGE_BYTES_MAX, WRITES_PER_LINK_MAX, memory_factor=24),

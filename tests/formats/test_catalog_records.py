@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +16,10 @@ from nyala.replica.master.catalog.records import TYPES, Json, group_of, read, wr
 from nyala.replica.master.group.entries import unfit_entry
 from nyala.replica.types import Entry, EntryKind, OpId
 from tests.harness.catalogs import AppliedCatalog
+from tests.harness.former_build import former_build
 
-GOLDEN = [Path(__file__).parent / "golden" / f"catalog_change_v1{kind}.bin" for kind in ("", "_level", "_maintenance")]
+KINDS = ("", "_level", "_maintenance", "_read_times")
+GOLDEN = [Path(__file__).parent / "golden" / f"catalog_change_v1{kind}.bin" for kind in KINDS]
 """Changes that put a record of each kind, with every field that it may have; the first deletes one, too."""
 
 
@@ -35,6 +41,30 @@ def test_records_of_the_catalog_are_read_and_written_byte_for_byte() -> None:
         for before in ({}, puts):
             again = {k: write(read(k, v), before.get(k), read(k, v) if before else None) for k, v in puts.items()}
             assert encode_change(again, deletes, request_id) == golden.read_bytes()
+
+
+def test_records_of_read_times_are_kept_by_the_former_build(tmp_path: Path) -> None:
+    """Goal: a master of 0.2.0, which knows no read times, has them in its log and catalog like one of this build, so no
+    leader after it can agree on a second time. Method: its check of entries and its catalog get the golden change, are
+    flushed and opened again, and then the deletion of one of the records."""
+    golden = GOLDEN[KINDS.index("_read_times")]
+    puts, _, _ = decode_change(entry_of(golden))
+    code = (
+        "import json, sys; from pathlib import Path; from nyala.replica.fs import RealDisk;"
+        "from nyala.replica.master import Catalog, encode_change;"
+        "from nyala.replica.master.group.entries import unfit_entry;"
+        "from nyala.replica.types import Entry, EntryKind, OpId, __version__;"
+        "entry = lambda index, meta: Entry(OpId(1, index), EntryKind.CATALOG, index << 12, 0, meta, b'', 0);"
+        "put = entry(1, bytes.fromhex(sys.argv[2])); disk = RealDisk(Path(sys.argv[1])); catalog = Catalog.open(disk);"
+        "catalog.apply([put]); catalog.flush(); catalog = Catalog.open(disk); kept = catalog.records;"
+        "catalog.apply([entry(2, encode_change({}, ['read-floor']))]);"
+        "print(json.dumps([__version__, unfit_entry(put), kept, sorted(catalog.records)]))"
+    )
+    (tmp_path / "tablet-meta").mkdir()
+    command = [sys.executable, "-c", code, str(tmp_path), golden.read_bytes().hex()]
+    environment = {**os.environ, **former_build()}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == ["0.2.0", "", puts, sorted(puts.keys() - {"read-floor"})]
 
 
 def with_more(found: Json) -> Json:

@@ -23,7 +23,7 @@ FOREIGN = {"up": "../x", "root": "/etc/x", "dots": "..", "letters elsewhere": "\
 IDS = {
     "dest_uuid", "from_uuid", "to_uuid", "server_uuid", "target_uuid", "leader_uuid", "leader_hint", "requestor_uuid",
     "requestor_run", "uuid", "tablet_id", "tablet_ids", "table_id", "checkpoint_table_id", "session_id", "cluster_id",
-    "topic_id", "seeking", "topic", "host", "doubted", "master_uuid", "heard_until",
+    "topic_id", "seeking", "application", "load_id", "topic", "host", "doubted", "master_uuid", "heard_until",
 }  # fmt: skip
 COLUMNS = {"column", "columns", "key", "hash_columns", "range_column"}
 WORDS = {"reason", "location", "version", "owner"}

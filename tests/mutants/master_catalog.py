@@ -499,7 +499,7 @@ MUTANTS = (
         rows="TC-73",
         test="tests/process/test_rpc_misuse.py::test_every_call_that_names_nobody_or_somebody_else_is_refused",
         file="replica/master/requests/master_service.py",
-        function="_answered.wrap.answer",
+        function="_named.wrap.answer",
         before="""
             self._check_name(getattr(request, "dest_uuid", ""))
         """,

@@ -217,6 +217,7 @@ WRONG_TABLET = [
     Misuse(M, "ReplaceTablets", MISSING, lambda w: {"tablet_ids": [NOWHERE]}),
     Misuse(M, "RetireServer", (Code.NOT_FOUND,), lambda w: {"server_uuid": NOBODY}),
     Misuse(M, "MaintainServer", (Code.NOT_FOUND,), lambda w: {"server_uuid": NOBODY, "seconds": 60}),
+    Misuse(M, "AgreeReadTime", (Code.EXPIRED,), lambda w: {"load_id": NOWHERE, "application": NOWHERE, "query": 7}),
     Misuse(M, "ForgetServer", (Code.ILLEGAL_STATE,), lambda w: {"server_uuid": w.leader.uuid}),
     Misuse(M, "DropTable", (Code.NOT_FOUND,), lambda w: {"name": "nowhere"}),
     Misuse(M, "DropTable", (Code.WRONG_TABLE,), lambda w: {"name": "things", "table_id": NOWHERE}),

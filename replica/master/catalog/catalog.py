@@ -29,6 +29,7 @@ from nyala.replica.types import (
 )
 from nyala.schemas import build_level, decode, encode
 
+from .kept_read_times import KeptReadTimes
 from .records import DESIRED_CHANGE, TABLE, TABLET, Finalized, Json, Kind, R, Record, Tablet, group_of, read, write
 
 CATALOG_ID = "0" * 32
@@ -146,6 +147,8 @@ class Catalog:
         """By server, the tablets that never had a leader and whose first config names the server."""
         self._of_server: defaultdict[str, dict[str, tuple[Address, ...]]] = defaultdict(dict)
         """By server, its addresses in each tablet whose last known config has it, dropped ones included."""
+        self.read_times = KeptReadTimes()
+        """The times of Spark queries, by query and by owner."""
         self._versions: defaultdict[str, int] = defaultdict(int)
         """By table id, the number of changes of its record, of its tablets and of what is desired of them."""
         self._changed: set[str] | None = None
@@ -276,10 +279,11 @@ class Catalog:
             return taken
 
     def _index(self, key: str, before: Record | None, after: Record | None) -> None:
-        """Keep the lists of dropped and of unformed tablets, of each server's, and what changed."""
+        """Keep the lists of dropped and of unformed tablets, of each server's, of read times, and what changed."""
         if self._changed is not None:
             self._changed.add(key)
             self._changed = self._changed if len(self._changed) <= CHANGED_MAX else None
+        self.read_times.changed(key, before, after)
         tablet_id = key.partition("/")[2]
         for tablet in (before, after):
             if not isinstance(tablet, Tablet):

@@ -25,7 +25,7 @@ LOST = (
     "they are writes.TABLE and single-object, and register the schemas again before the ingest starts",
     "when each source began, its owner and its lease; resets of sources that no tablet has heard of",
     "desired changes, numbers of voters of single tablets, retirements, maintenance",
-    "which tables were dropped a short time ago, and the request ids of tables that were created",
+    "which tables were dropped a short time ago, request ids of tables that were created, times of Spark queries",
 )
 """What no tablet server knows."""
 

@@ -18,6 +18,7 @@ from nyala.replica.types import Member, OpId, RaftConfig
 Json = dict[str, Any]
 Small = Annotated[int, "below 2^31"]
 Uuid = Annotated[str, "32 hexadecimal digits"]
+HybridTime = Annotated[int, "up to MAX_HYBRID_TIME"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,9 +154,45 @@ class Finalized:
     since_us: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadTime:
+    """The time at which the tasks of one Spark query read, which never changes. `host` proposed it."""
+
+    application: Uuid
+    load_id: Uuid
+    query: int
+    time: HybridTime
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadLoad:
+    """A `load()` of Spark some of whose queries have a time in the catalog."""
+
+    made_term: int
+    made_index: int
+    """The catalog's position when it was made."""
+    from_query: int = 0
+    """Lower queries may have had times that are forgotten."""
+
+    @property
+    def made(self) -> OpId:
+        """The catalog's position when it was made."""
+        return OpId(self.made_term, self.made_index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadFloor:
+    """A position of the catalog: a `load()` made there or before, of which the catalog has no record, may be
+    forgotten."""
+
+    term: int
+    index: int
+
+
 Record = (
     Table | TableId | Tablet | Position | DesiredChange
-    | Retired | Maintenance | Desired | Cluster | Takeover | Finalized | Json
+    | Retired | Maintenance | Desired | Cluster | Takeover | Finalized | ReadTime | ReadLoad | ReadFloor | Json
 )  # fmt: skip
 """Any record. The JSON is for a record of a kind that only a later build knows."""
 R = TypeVar("R")
@@ -171,13 +208,15 @@ RETIRED, DESIRED = Kind[Retired]("retired/"), Kind[Desired]("desired")
 MAINTENANCE = Kind[Maintenance]("maintenance/")
 CLUSTER, MASTER = Kind[Cluster]("cluster/id"), Kind[Takeover]("master/")
 FINALIZED = Kind[Finalized]("feature-level")
+READ_TIME, READ_LOAD = Kind[ReadTime]("read-time/"), Kind[ReadLoad]("read-load/")
+READ_FLOOR = Kind[ReadFloor]("read-floor")
 TYPES = {
     "table": Table, "name": TableId, "request": TableId, "tablet": Tablet, "wish": DesiredChange, "source": Position,
     "retired": Retired, "maintenance": Maintenance, "desired": Desired, "cluster": Cluster, "master": Takeover,
-    "feature-level": Finalized,
+    "feature-level": Finalized, "read-time": ReadTime, "read-load": ReadLoad, "read-floor": ReadFloor,
 }  # fmt: skip
 """The type of a record, by the first part of its key."""
-SINGLE = (DESIRED, FINALIZED)
+SINGLE = (DESIRED, FINALIZED, READ_FLOOR)
 """Kinds with one record, whose key has one part."""
 
 

@@ -13,6 +13,7 @@ from google.protobuf import json_format
 from nyala.replica.policy import ChangeKind
 from nyala.replica.rpc import info_from_json
 from nyala.replica.types import (
+    MAX_HYBRID_TIME,
     Corruption,
     Entry,
     EntryKind,
@@ -25,7 +26,7 @@ from nyala.replica.types import (
 )
 
 from ..catalog.catalog import checked_record, decode_change
-from ..catalog.records import SINGLE, TYPES, Json, Small, Table, Uuid, may_lack, write
+from ..catalog.records import SINGLE, TYPES, HybridTime, Json, Small, Table, Uuid, may_lack, write
 
 Fits = Callable[[object], bool]
 
@@ -43,6 +44,7 @@ def _up_to(most: int) -> Fits:
 
 
 _number, _term, _small = map(_up_to, (limits.NUMBER_MAX, limits.RAFT_TERM_MAX, (1 << 31) - 1))
+_time = _up_to(MAX_HYBRID_TIME)
 
 
 def _flag(value: object) -> bool:
@@ -79,6 +81,7 @@ FITS: Mapping[object, Fits] = {
     bool: _flag,
     Small: _small,
     Uuid: _uuid,
+    HybridTime: _time,
     ChangeKind: _kind,
     tuple[str, ...]: _texts,
     tuple[Member, ...]: _members,

@@ -21,7 +21,7 @@ from nyala.replica.types import (
 
 from ..catalog.capacity import check_room
 from ..catalog.catalog import CATALOG_ID, Catalog
-from ..catalog.records import Record
+from ..catalog.records import READ_FLOOR, ReadFloor, Record
 from .entries import unfit_entry
 
 MINUTE_US = 60 * 1_000_000
@@ -43,6 +43,8 @@ def catalog_entry(disk: Disk, records: Mapping[str, Record], term: int, now_us: 
     Refused: NO_SPACE if these are more records than masters hold, INVALID_ARGUMENT if this build could not read one.
     """
     catalog = _empty(disk)
+    # The lost catalog's times of Spark queries are forgotten: each load() that it knew was made in a lower term.
+    records = {**records, READ_FLOOR: ReadFloor(term=term, index=0)}
     check_room(catalog, records)
     entry = Entry(OpId(term, 1), EntryKind.CATALOG, hybrid_from_us(now_us), 0, catalog.change(records, [], ""), b"", 0)
     if why := unfit_entry(entry):

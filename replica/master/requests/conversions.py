@@ -1,4 +1,4 @@
-"""Checks new tables, and converts source positions to protobuf."""
+"""Checks new tables and proposed times of queries, and converts source positions to protobuf."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nyala.replica.types import (
     check_column_name,
     check_source_topic,
     check_table_name,
+    is_uuid,
     kafka_topics,
     limits,
     shown,
@@ -20,7 +21,7 @@ from nyala.replica.types import (
 from nyala.schemas import parse_writer_schema
 
 from ..catalog.capacity import check_defaults
-from ..catalog.records import Position
+from ..catalog.records import Position, ReadTime
 
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
 _NO_SOURCE = SourceFormat()
@@ -110,3 +111,18 @@ def position_to_pb(position: Position) -> pb.SourcePosition:
 def positions_to_pb(positions: Iterable[Position]) -> list[pb.SourcePosition]:
     """The positions as they are sent."""
     return [position_to_pb(position) for position in positions]
+
+
+def read_time_from_pb(request: pb.AgreeReadTimeRequest, host: str) -> ReadTime:
+    """The time that a caller on `host` proposes for a Spark query; 0 if it proposes none. Refused INVALID_ARGUMENT for
+    ids that no `load()` has."""
+    for what, given in (("load_id", request.load_id), ("application", request.application)):
+        if not is_uuid(given):
+            raise _refuse(f"{what} has 32 hexadecimal digits, not {shown(given)!r}; nothing was changed")
+    return ReadTime(
+        application=request.application,
+        load_id=request.load_id,
+        query=request.query,
+        time=request.snapshot_time,
+        host=host,
+    )

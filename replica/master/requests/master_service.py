@@ -48,6 +48,7 @@ from nyala.schemas import build_level
 
 from ..catalog import sources, tables
 from ..catalog.catalog import CATALOG_ID
+from ..catalog.read_times import agree, agreed_time
 from ..catalog.records import DESIRED_CHANGE, TABLE, write
 from ..catalog.tables import Change
 from ..group.forming import MasterBuild, ask_build
@@ -60,7 +61,7 @@ from ..tablets.orders import orders_for
 from . import change_requests, desired, lists, replacing
 from .changing_masters import add_master, remove_master
 from .confirming import confirm_config
-from .conversions import check_writer_schemas, checked_table, position_to_pb, positions_to_pb
+from .conversions import check_writer_schemas, checked_table, position_to_pb, positions_to_pb, read_time_from_pb
 from .forgetting import forget_server
 from .infos import tablet_infos
 from .upgrading import check_server, finalize_upgrade, finalized_level
@@ -74,16 +75,15 @@ _Method = Callable[["MasterService", _Request], Awaitable[_Reply]]
 _Handler = Callable[["MasterService", _Request, Context], Awaitable[_Reply]]
 
 
-def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, _Reply]], _Handler[_Request, _Reply]]:
-    """Check that the request is meant for this master, and that it leads; turn a refusal into the reply's error."""
+def _named(reply_type: Callable[..., _Reply]) -> Callable[[_Handler[_Request, _Reply]], _Handler[_Request, _Reply]]:
+    """Check that the request is meant for this master; turn a refusal into the reply's error."""
 
-    def wrap(method: _Method[_Request, _Reply]) -> _Handler[_Request, _Reply]:
+    def wrap(method: _Handler[_Request, _Reply]) -> _Handler[_Request, _Reply]:
         @wraps(method)
-        async def answer(self: MasterService, request: _Request, _context: Context) -> _Reply:
+        async def answer(self: MasterService, request: _Request, context: Context) -> _Reply:
             try:
                 self._check_name(getattr(request, "dest_uuid", ""))
-                await self.state.lead()
-                return await method(self, request)
+                return await method(self, request, context)
             except Refused as error:
                 return reply_type(error=error_to_pb(error))
             except ReplicaError as error:
@@ -92,6 +92,20 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
                 return reply_type(error=error_to_pb(unknown))
 
         return answer
+
+    return wrap
+
+
+def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, _Reply]], _Handler[_Request, _Reply]]:
+    """As `_named`, and check that this master leads."""
+
+    def wrap(method: _Method[_Request, _Reply]) -> _Handler[_Request, _Reply]:
+        @wraps(method)
+        async def answer(self: MasterService, request: _Request, _context: Context) -> _Reply:
+            await self.state.lead()
+            return await method(self, request)
+
+        return _named(reply_type)(answer)
 
     return wrap
 
@@ -438,6 +452,21 @@ class MasterService(pb_grpc.MasterServiceServicer):
         if done.changed:
             _log.warning("P %s the masters' config is %s: %s", self.uuid, done.config.opid, done.words)
         return pb.ChangeMastersReply(config=config_to_pb(done.config), uuid=done.uuid, already=not done.changed)
+
+    @_named(pb.AgreeReadTimeReply)
+    async def AgreeReadTime(self, request: pb.AgreeReadTimeRequest, context: Context) -> pb.AgreeReadTimeReply:
+        """The time at which all tasks of a Spark query read: the first proposal that is committed, for ever."""
+        known = self.state.catalog.read_times.of(request.load_id, request.query)
+        if known is not None:  # It never changes, so this master need not lead.
+            return pb.AgreeReadTimeReply(snapshot_time=known.time)
+        await self.state.lead()
+        group, catalog = self.state.group, self.state.catalog
+        if not request.load_id:
+            return pb.AgreeReadTimeReply(position=opid_to_pb(catalog.applied_opid))
+        asked, made = read_time_from_pb(request, host_of_caller(context)), opid_from_pb(request.made)
+        if not asked.time:
+            return pb.AgreeReadTimeReply(snapshot_time=agreed_time(catalog, asked.load_id, made, asked.query))
+        return pb.AgreeReadTimeReply(snapshot_time=await group.change(lambda: agree(catalog, asked, made)))
 
     @_answered(pb.TakeOverReply)
     async def TakeOver(self, request: pb.TakeOverRequest) -> pb.TakeOverReply:

@@ -20,6 +20,9 @@ from nyala.replica.master.catalog.records import (
     Finalized,
     Maintenance,
     Position,
+    ReadFloor,
+    ReadLoad,
+    ReadTime,
     Retired,
     Table,
     TableId,
@@ -37,8 +40,20 @@ from nyala.replica.master.requests.conversions import position_to_pb
 from nyala.replica.master.requests.desired import maintain
 from nyala.replica.policy import DesiredChange
 from nyala.replica.raft import AppendEntries
-from nyala.replica.rpc import info_from_json, pb
-from nyala.replica.types import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid
+from nyala.replica.rpc import info_from_json, opid_to_pb, pb
+from nyala.replica.types import (
+    MAX_HYBRID_TIME,
+    ZERO_OPID,
+    Address,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    SystemClock,
+    is_uuid,
+    new_uuid,
+)
 from nyala.schemas import build_level, encode
 from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.leading_master import Masters, S
@@ -47,7 +62,7 @@ OPTIONAL = {
     *("table.table_id", "table.created_us", "table.schema", "table.partition", "table.source"),
     *("table.history_retention_us", "tablet.replication_factor", "tablet.formed", "tablet.wishes", "tablet.config"),
     *("tablet.dropped_us", "tablet.holders", "tablet.replaced_by", "tablet.gone_us", "source.retired"),
-    *("wish.witness", "wish.cancelled"),
+    *("wish.witness", "wish.cancelled", "read-load.from_query"),
 }
 """Fields without which an older build wrote such records, or which they have at times only."""
 VALUES = (None, "", "x", -1, 2**31, 2**63, 2**70, 1.5, True, [], {}, [None], [[]], {"a": 1}, "\ud800")
@@ -92,7 +107,12 @@ def written() -> dict[str, Any]:
     note()
     found[TABLET + m.tablet] |= {"replaced_by": new_uuid(), "gone_us": 7}
     level = {"level": build_level(), "since_us": 5}
-    return found | {"cluster/id": {"id": new_uuid()}, f"master/{S[0]}": {"takeover": 1}, "feature-level": level}
+    single = {"cluster/id": {"id": new_uuid()}, f"master/{S[0]}": {"takeover": 1}, "feature-level": level}
+    load = ReadLoad(made_term=1, made_index=1, from_query=3)
+    read_time = ReadTime(application=S[0], load_id=S[1], query=7, time=MAX_HYBRID_TIME, host="10.0.0.1")
+    floor = ReadFloor(term=1, index=2)
+    times = {f"read-load/{S[1]}": load, "read-time/0000000000000009": read_time, "read-floor": floor}
+    return found | single | {key: write(record) for key, record in times.items()}
 
 
 def entry(puts: dict[str, Any], value: Any = json.dumps) -> Entry:
@@ -154,6 +174,15 @@ def use(key: str, found: Any) -> None:
             assert record.takeover < 2**63
         case TableId():
             assert record.table_id.encode() is not None
+        case ReadTime():
+            pb.AgreeReadTimeReply(snapshot_time=record.time)
+            assert 0 <= record.query < 2**63 and is_uuid(record.load_id) and is_uuid(record.application)
+            assert record.host.encode() is not None
+        case ReadLoad():
+            assert record.made >= ZERO_OPID and record.from_query >= 0
+            opid_to_pb(record.made)
+        case ReadFloor():
+            opid_to_pb(OpId(record.term, record.index))
         case Finalized():
             assert 0 <= record.level <= build_level() and record.since_us < 2**63
         case _:
@@ -183,7 +212,7 @@ def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
             if field.startswith("-") and f"{group}.{field[1:]}" not in OPTIONAL:
                 assert repr(field[1:]) in why, f"{key} without {field[1:]}"
                 needed.add(group)
-    assert len(needed) == 12
+    assert len(needed) == 15
 
 
 def test_forged_entries_are_refused_by_their_bytes() -> None:

@@ -212,6 +212,12 @@ def masters_change(**fields: Any) -> Ask:
     return ask(pb.ChangeMastersRequest, **{"seen": pb.OpId()} | fields)
 
 
+def read_at(**fields: Any) -> Ask:
+    """A task's proposal for its query of Spark."""
+    load = {"application": S[0], "load_id": S[1], "made": pb.OpId(term=1, index=1), "query": 7, "snapshot_time": 5}
+    return ask(pb.AgreeReadTimeRequest, **load | fields)
+
+
 NEW_MASTER = pb.Address(host="h", port=77)
 
 
@@ -569,6 +575,23 @@ ROWS = [
             Stale("of two at once", masters_change(remove=SECOND_MASTER, add=NEW_MASTER), Code.INVALID_ARGUMENT),
         ],
         late="it is refused for any config but the one that its caller saw, and a config has one position in the log",
+    ),
+    row(
+        "AgreeReadTime",
+        read_at(),
+        stale=[
+            Stale("of a load() without a position", read_at(made=pb.OpId()), Code.EXPIRED),
+            Stale("of a load() to come", read_at(made=pb.OpId(term=1, index=1 << 40)), Code.EXPIRED),
+            Stale("of no load()", read_at(load_id="x"), Code.INVALID_ARGUMENT),
+        ],
+        late=[
+            Late("behind another task's", after(("AgreeReadTime", read_at(snapshot_time=9))), 0),
+            Late(
+                "behind a query of the load() at another position",
+                after(("AgreeReadTime", read_at(query=8, made=pb.OpId(term=1, index=2)))),
+                Code.INVALID_ARGUMENT,
+            ),
+        ],
     ),
     row("Status", ask(pb.Empty), reads=True, stale="it names nothing"),
     Row(

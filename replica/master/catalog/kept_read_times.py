@@ -1,0 +1,49 @@
+"""An index of the catalog's read times, by query and by owner, so that none is searched for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from .records import ReadTime, Record
+
+_NONE: Mapping[str, ReadTime] = MappingProxyType({})
+
+
+class KeptReadTimes:
+    """The read times that are in the catalog.
+
+    Concurrency: changed by one thread at a time; reads from any.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[tuple[str, int], ReadTime] = {}
+        """By `load()` and query."""
+        self._owned: dict[tuple[str, str], dict[str, ReadTime]] = {}
+        """By owner, its times by their keys."""
+
+    def of(self, load_id: str, query: int) -> ReadTime | None:
+        """The time of that query; None if there is none."""
+        return self._times.get((load_id, query))
+
+    def owned(self, kind: str, name: str) -> Mapping[str, ReadTime]:
+        """The times of that "application", "load" or "host", by their keys."""
+        return self._owned.get((kind, name), _NONE)
+
+    def changed(self, key: str, before: Record | None, after: Record | None) -> None:
+        """Note a record that was put or deleted. If a forged entry names a query again, its first time counts."""
+        if isinstance(before, ReadTime):
+            if self._times.get((before.load_id, before.query)) is before:
+                del self._times[before.load_id, before.query]
+            for owner in _owners(before):
+                self._owned[owner].pop(key)
+                if not self._owned[owner]:
+                    del self._owned[owner]
+        if isinstance(after, ReadTime):
+            self._times.setdefault((after.load_id, after.query), after)
+            for owner in _owners(after):
+                self._owned.setdefault(owner, {})[key] = after
+
+
+def _owners(time: ReadTime) -> tuple[tuple[str, str], ...]:
+    return ("application", time.application), ("load", time.load_id), ("host", time.host)

@@ -1,0 +1,99 @@
+"""The times at which Spark queries read: one for each query of a `load()`, the first that is committed. Pure.
+
+The catalog keeps the newest READ_TIMES_MAX times. A query without one there gets one only if none of it can have been
+forgotten:
+
+- A `load()` has a record while any of its times is kept. A query whose number is below its `from_query` is refused.
+  That is above the number of each query of the `load()` whose time was forgotten.
+- A `load()` without a record is refused unless it was made above `read-floor`. No `load()` whose record was removed was
+  made above that. A position is that of the catalog's last applied entry, so a `load()` that is made after the removal
+  is above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nyala.replica.types import ZERO_OPID, Code, OpId, Refused, limits
+
+from .catalog import Catalog
+from .records import READ_FLOOR, READ_LOAD, READ_TIME, ReadFloor, ReadLoad, ReadTime, Record
+from .tables import Change
+
+
+def agreed_time(catalog: Catalog, load_id: str, made: OpId, query: int) -> int:
+    """Return the time of that query of the `load()` that was made at that position; 0 if it has none yet.
+
+    Refused: EXPIRED if it may have had one that is forgotten, INVALID_ARGUMENT if the `load()` was made elsewhere.
+    """
+    found = catalog.read_times.of(load_id, query)
+    if found is not None:
+        return found.time
+    load = catalog.get(READ_LOAD, load_id)
+    if load is None:
+        floor = _floor(catalog)
+        if not floor < made <= catalog.applied_opid:
+            what = (
+                "the masters may have forgotten the times of this load()'s queries, because they keep those of the "
+                'newest queries only: load() the DataFrame again, or use at = "now"; nothing was changed'
+            )
+            raise Refused(Code.EXPIRED, what, load=load_id, made=str(made), kept_above=str(floor))
+    elif load.made != made:
+        what = "this load() was made at another position of the masters' catalog: load() again; nothing was changed"
+        raise Refused(Code.INVALID_ARGUMENT, what, load=load_id, made=str(made), known=str(load.made))
+    elif query < load.from_query:
+        what = (
+            f"the masters may have forgotten the time of query {query}, because they keep those of the newest queries "
+            "only: run it again; nothing was changed"
+        )
+        raise Refused(Code.EXPIRED, what, load=load_id, kept_from=load.from_query)
+    return 0
+
+
+def agree(catalog: Catalog, proposed: ReadTime, made: OpId) -> Change:
+    """The change that gives a query its time; its result is the time that the query has from now on.
+
+    It is the proposed one, unless the query has one already, or an earlier query of the application a later one: the
+    reads of an application never go back. Refused as by `agreed_time`.
+    """
+    known = agreed_time(catalog, proposed.load_id, made, proposed.query)
+    if known:
+        return {}, [], "", known
+    before = catalog.read_times.owned("application", proposed.application).values()
+    added = replace(proposed, time=max((proposed.time, *(each.time for each in before))))
+    load = catalog.get(READ_LOAD, added.load_id) or ReadLoad(made_term=made.term, made_index=made.index)
+    # Each change of the catalog has a higher index than those before, so the keys differ, and the lowest is the oldest.
+    puts: dict[str, Record] = {
+        f"{READ_TIME}{catalog.applied_opid.index:016x}": added,
+        READ_LOAD + added.load_id: load,
+    }
+    deletes: list[str] = []
+    if (forgotten := _to_forget(catalog, added.host)) is not None:
+        key, old = forgotten
+        deletes.append(key)
+        left = load if old.load_id == added.load_id else catalog.get(READ_LOAD, old.load_id)
+        if left is not None and (left is load or len(catalog.read_times.owned("load", old.load_id)) > 1):
+            puts[READ_LOAD + old.load_id] = replace(left, from_query=max(left.from_query, old.query + 1))
+        else:
+            deletes.append(READ_LOAD + old.load_id)
+            high = max(_floor(catalog), left.made if left is not None else catalog.applied_opid)
+            puts[READ_FLOOR] = ReadFloor(term=high.term, index=high.index)
+    return puts, deletes, "", added.time
+
+
+def _to_forget(catalog: Catalog, host: str) -> tuple[str, ReadTime] | None:
+    """The key and record of the time that makes room for one of that host: the host's oldest if the host has its share,
+    else the oldest of all; None if there is room."""
+    of_host = catalog.read_times.owned("host", host)
+    if len(of_host) >= limits.READ_TIMES_PER_HOST_MAX:
+        key = min(of_host)
+        return key, of_host[key]
+    if catalog.count(READ_TIME) < limits.READ_TIMES_MAX:
+        return None
+    return next(((READ_TIME + name, time) for name, time in catalog.walk(READ_TIME)), None)
+
+
+def _floor(catalog: Catalog) -> OpId:
+    """The position at or below which a `load()` without a record may be forgotten."""
+    floor = catalog.get(READ_FLOOR)
+    return OpId(floor.term, floor.index) if floor is not None else ZERO_OPID
