@@ -111,9 +111,9 @@ class Part(InputPartition):  # type: ignore[misc]
 
     pos: int
     spec: ScanSpec
-    times: QueryTimes
+    times: QueryTimes | None
 
-    def __init__(self, pos: int, spec: ScanSpec, times: QueryTimes) -> None:
+    def __init__(self, pos: int, spec: ScanSpec, times: QueryTimes | None) -> None:
         self.pos, self.spec, self.times = pos, spec, times
         super().__init__(pos)
 
@@ -138,8 +138,9 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         check_spec(self.handle, spec)
         asked, slices = tablets_to_ask(self.handle, spec), range(self.options.slices)
         if self.options.at_time or self.options.at_first_use:
-            spec = replace(spec, snapshot_time=self._time_of_all_queries(asked))
-        times = QueryTimes.new()
+            spec, times = replace(spec, snapshot_time=self._time_of_all_queries(asked)), None
+        else:
+            times = QueryTimes.new(shared_client(self.options.masters))
         return [Part(tablet.pos, replace(spec, slice_pos=number), times) for tablet in asked for number in slices]
 
     def _time_of_all_queries(self, asked: Sequence[TabletHandle]) -> int:
@@ -155,33 +156,37 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         client.observe(raise_time_seen(self.handle, self.options.masters, at))
         return at
 
-    def _time_of_query(self, part: Part) -> int:
+    def _time_of_query(self, spec: ScanSpec, times: QueryTimes) -> int:
         """[task] Return the time of the query that this task belongs to. No later query of this Spark application
         reads an older one."""
-        folder, spec = part.times.folder, part.spec
 
         def choose() -> int:
             asked = tablets_to_ask(self.handle, spec)
-            return self._client_that_has_seen(folder).snapshot_time(self.handle, spec.staleness_us, asked)
+            # On another host a task does not know what the application has written. A strong read holds all of that.
+            staleness_us = spec.staleness_us if times.beside_driver else 0
+            return self._client_that_has_seen(times).snapshot_time(self.handle, staleness_us, asked)
 
-        at = part.times.agreed(choose)
-        raise_time_seen(self.handle, self.options.masters, at, folder)
+        at = times.agreed(shared_client(self.options.masters), choose)
+        if times.beside_driver:
+            raise_time_seen(self.handle, self.options.masters, at, times.folder)
         return at
 
-    def _client_that_has_seen(self, folder: str = "") -> Client:
-        """Return the process's client; it has seen what the application has read and written."""
+    def _client_that_has_seen(self, times: QueryTimes | None = None) -> Client:
+        """Return the process's client; on the driver's host it has seen what the application has read and written."""
         client = shared_client(self.options.masters)
-        client.observe(raise_time_seen(self.handle, self.options.masters, folder=folder))
+        if times is None or times.beside_driver:
+            client.observe(raise_time_seen(self.handle, self.options.masters, folder=times.folder if times else ""))
         return client
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of one partition; it is complete, or an error is raised."""
         if not isinstance(partition, Part):
             raise TypeError(f"not a partition of this source: {partition!r}")
-        at = partition.spec.snapshot_time or self._time_of_query(partition)
+        spec, times = partition.spec, partition.times
+        at = spec.snapshot_time if times is None else self._time_of_query(spec, times)
         client, tablet = shared_client(self.options.masters), self.handle.tablets[partition.pos]
         try:
-            found = client.scan_tablet(self.handle, tablet, replace(partition.spec, snapshot_time=at))
+            found = client.scan_tablet(self.handle, tablet, replace(spec, snapshot_time=at))
         except Refused as error:
             if error.code is Code.HISTORY_GONE and self.options.at_first_use:
                 error.add_note("With at = now a DataFrame reads as of its first use: load() it again.")

@@ -23,6 +23,7 @@ from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb
 from nyala.replica.server.requests.freshness import time_needed, too_old
 from nyala.replica.types import Code, Refused, hybrid_from_us, limits
+from tests.harness.agreed_times import AgreedTimes
 
 SCHEMA = TableSchema(
     1,
@@ -45,6 +46,7 @@ class PlayedTablets:
 
     def __init__(self, rng: Random, tables: list[TableHandle]) -> None:
         self.rng = rng
+        self.agreed = AgreedTimes()
         self.now_us = 100 * HOUR_US
         half = limits.CLOCK_DIFFERENCE_US_MAX // 2
         self._off_us = [rng.randint(-half, half) for _ in range(REPLICAS)]
@@ -156,6 +158,8 @@ class PlayedClient:
         self.calls = PlayedCalls(tablets)
         self.scans = Scans(self.calls)
         self.observe = self.calls.observe
+        self.agree_read_time = tablets.agreed.agree_read_time
+        self.catalog_position = tablets.agreed.catalog_position
 
     @property
     def time_seen(self) -> int:

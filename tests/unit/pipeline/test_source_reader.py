@@ -19,6 +19,7 @@ from nyala.pipeline.source.reader import Reader, ReadOptions
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, Predicate, TableSchema
 from nyala.replica.types import Code, Refused, limits
+from tests.harness.agreed_times import AgreedTimes
 from tests.harness.spark_tasks import in_query
 
 SCHEMA = TableSchema(
@@ -51,14 +52,18 @@ def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SimpleNa
 
     times = itertools.count(99)
     timed: list[list[int]] = []
+    staleness: list[int] = []
 
     def snapshot_time(handle: TableHandle, staleness_us: int = 0, tablets: Sequence[TabletHandle] = ()) -> int:
         timed.append([tablet.pos for tablet in tablets])
+        staleness.append(staleness_us)
         return next(times) << 12
 
     made = SimpleNamespace(
         scans=scans, scan_tablet=scan_tablet, snapshot_time=snapshot_time, get_table=lambda _: TABLE, timed=timed
     )
+    agreed, made.staleness = AgreedTimes(), staleness
+    made.agree_read_time, made.catalog_position = agreed.agree_read_time, agreed.catalog_position
     made.time_seen, made.observe = 0, lambda time: setattr(made, "time_seen", max(made.time_seen, time))
     for module in (reader, data_source):
         monkeypatch.setattr(module, "shared_client", lambda _: made)
@@ -160,22 +165,47 @@ def test_dataframe_of_its_first_use_has_one_time_for_all_queries(client: SimpleN
     assert "load() it again" in told.value.__notes__[0]
 
 
-@pytest.mark.parametrize(
-    ("query", "away", "why"), [(None, False, r"RDD .*at = \"now\""), (1, True, "not on this host")]
-)
-def test_tasks_that_cannot_agree_on_a_time_read_nothing(
-    query: int | None, away: bool, why: str, client: SimpleNamespace, tmp_path: Path
-) -> None:
-    """Goal: no query is silently of two times, or of an old one. Method: a task of an RDD, which has no query; one on
-    a host that does not have the driver's folder. The error says what to do."""
+def test_tasks_of_an_rdd_read_nothing(client: SimpleNamespace) -> None:
+    """Goal: no query is silently of two times, or of an old one. Method: a task of an RDD, which has no query. The
+    error says what to do."""
     asking = made_reader()
     part = asking.partitions()[0]
-    if away:
-        tmp_path.rename(tmp_path.with_name("elsewhere"))
-    with in_query(query), pytest.raises(Refused, match=why) as told:
+    with in_query(None), pytest.raises(Refused, match=r"RDD .*at = \"now\"") as told:
         list(asking.read(part))
     assert told.value.code is Code.INVALID_ARGUMENT and "load() the DataFrame" in str(told.value)
     assert not client.scans and not client.timed
+
+
+@pytest.mark.parametrize("more", [{}, {"staleness": "5"}])
+def test_tasks_on_another_host_read_at_the_time_of_the_query(
+    more: dict[str, str], client: SimpleNamespace, tmp_path: Path
+) -> None:
+    """IN-10. Goal: tasks without the driver's folder, which are on other hosts, read at the time of the query. They
+    cannot know what the application has read, so they choose no stale time. Method: the first part is read on the
+    driver's host and the others elsewhere; the next query begins elsewhere. The time of each scan, and the staleness
+    of each choice."""
+    asking = made_reader(**more)
+    parts = pickle.loads(pickle.dumps(asking.partitions()))
+    list(asking.read(parts[0]))
+    away = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-elsewhere"))
+    for part in parts[1:]:
+        list(asking.read(part))
+    with in_query(2):
+        list(asking.read(parts[0]))
+    away.rename(tmp_path)
+    with in_query(2):
+        list(asking.read(parts[1]))
+    assert [spec.snapshot_time >> 12 for _, spec, _ in client.scans] == [99] * 4 + [100] * 2
+    assert client.staleness == [5_000_000 if more else 0, 0]
+    assert {spec.staleness_us for _, spec, _ in client.scans} == {5_000_000 if more else 0}
+
+
+@pytest.mark.parametrize("more", [{"at": "2033-01-01T00:00:00"}, {"at": "now"}])
+def test_read_with_a_time_asks_the_masters_for_none(more: dict[str, str], client: SimpleNamespace) -> None:
+    """Goal: a read of a given time needs no masters that keep times of queries. Method: masters without that call."""
+    del client.agree_read_time, client.catalog_position
+    asking = made_reader(**more)
+    assert len([batch for part in asking.partitions() for batch in asking.read(part)]) == 4
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,33 @@ def test_each_query_of_one_plan_is_fresh_and_none_goes_back(application: Applica
     assert application.query(stale, staleness="30") == {5}
 
 
+def test_reads_of_tasks_on_other_hosts_never_go_back(application: Application, tmp_path: Path) -> None:
+    """IN-10. Goal: the reads of an application never go back, whichever hosts its tasks run on, and hold what it wrote.
+    Method: strong and stale queries in turn, on the driver's host and elsewhere, with writes of another client between
+    them, which stale reads need not show, and one of the application."""
+    strong, stale = application.plan(), application.plan(staleness="30")
+    away = tmp_path.with_name(f"{tmp_path.name}-elsewhere")
+
+    def elsewhere(parts: list[Any], **options: str) -> set[int]:
+        tmp_path.rename(away)
+        try:
+            return application.query(parts, **options)
+        finally:
+            away.rename(tmp_path)
+
+    for value in (2, 3):
+        application.write_elsewhere(value)
+        assert application.query(stale, staleness="30") == {value - 1}, "as old as allowed"
+        assert elsewhere(strong) == {value}
+        assert application.query(stale, staleness="30") == {value}, "not older than what was read elsewhere"
+    application.write_elsewhere(4)
+    assert elsewhere(stale, staleness="30") == {4}, "a strong read is not too old"
+    assert application.query(stale, staleness="30") == {4}
+    times = [application.another.write(tablet.tablet_id, 5) for tablet in TABLE.tablets]
+    Writer(WriteOptions(MASTERS, "t"), TABLE).commit([Written(1, max(times))])
+    assert elsewhere(stale, staleness="30") == {5}, "what was written"
+
+
 def test_stale_read_of_another_spark_application_may_be_older(
     application: Application, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
