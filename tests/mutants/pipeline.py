@@ -560,6 +560,15 @@ MUTANTS = (
         after="return True",
     ),
     Mutant(
+        name="spark executors need the driver's folder",
+        rows="none",
+        test="tests/e2e/test_spark_hosts.py::test_query_on_several_hosts_has_one_time_and_the_next_a_later_one",
+        file="pipeline/source/query_time.py",
+        function="QueryTimes.beside_driver",
+        before="return not self.folder or Path(self.folder).is_dir()",
+        after="return True",
+    ),
+    Mutant(
         name="spark read with a time asks for one",
         rows="none",
         test="tests/unit/pipeline/test_source_reader.py::test_read_with_a_time_asks_the_masters_for_none",
