@@ -76,8 +76,17 @@ MUTANTS = tuple(
             ONE,
             RULE,
             "agree",
-            "time=max((proposed.time, *(each.time for each in before)))",
+            "time=max(proposed.time, newest)",
             "time=proposed.time",
+        ),
+        (
+            "oldest read of an application counts",
+            "IN-10",
+            ONE,
+            RULE,
+            "agree",
+            "before[max(before)]",
+            "before[min(before)]",
         ),
         (
             "times are not bounded",

@@ -59,8 +59,9 @@ def agree(catalog: Catalog, proposed: ReadTime, made: OpId) -> Change:
     known = agreed_time(catalog, proposed.load_id, made, proposed.query)
     if known:
         return {}, [], "", known
-    before = catalog.read_times.owned("application", proposed.application).values()
-    added = replace(proposed, time=max((proposed.time, *(each.time for each in before))))
+    before = catalog.read_times.owned("application", proposed.application)
+    newest = before[max(before)].time if before else 0
+    added = replace(proposed, time=max(proposed.time, newest))
     load = catalog.get(READ_LOAD, added.load_id) or ReadLoad(made_term=made.term, made_index=made.index)
     # Each change of the catalog has a higher index than those before, so the keys differ, and the lowest is the oldest.
     puts: dict[str, Record] = {
