@@ -52,7 +52,7 @@ def main(masters: str, name: str, folder: Path) -> dict[str, Any]:
     }
     command = submit_command("ingest", [], master=f"local-cluster[{EXECUTORS},1,512]", conf=conf)
     os.environ.update(submit_environment())
-    os.environ["PYSPARK_PYTHON"] = str(worker)
+    os.environ |= {"PYSPARK_PYTHON": str(worker), "SPARK_WORKER_DIR": str(folder / "work")}
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*command[1:-1], "pyspark-shell"])
     spark = spark_session("several hosts")
     jvm = spark.sparkContext._jvm
@@ -89,7 +89,9 @@ def main(masters: str, name: str, folder: Path) -> dict[str, Any]:
         writes.join()
         found["after it"] = values(frame)
         found["stale"] = values(stale)
-    told = {"driver": Path(local).is_dir(), "places": places, "found": found}
+        spark.read.format("nyala").options(masters=masters, table=name, at="now").load().count()
+        files = [str(f) for f in Path(local).glob("nyala-*")]
+    told = {"driver": Path(local).is_dir(), "places": places, "found": found, "files": files}
     spark.stop()
     return told
 

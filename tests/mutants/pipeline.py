@@ -469,7 +469,7 @@ MUTANTS = (
     Mutant(
         name="spark query is forgotten",
         rows="IN-10",
-        test="tests/unit/pipeline/test_source_seen.py::test_each_query_of_one_plan_is_fresh_and_none_goes_back",
+        test="tests/unit/pipeline/test_source_seen.py::test_stale_read_is_not_older_than_what_the_masters_have_forgotten",
         file="pipeline/source/reader.py",
         function="Reader._time_of_query",
         before="raise_time_seen(self.handle, self.options.masters, at, times.folder)",

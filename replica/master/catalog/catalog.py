@@ -30,7 +30,21 @@ from nyala.replica.types import (
 from nyala.schemas import build_level, decode, encode
 
 from .kept_read_times import KeptReadTimes
-from .records import DESIRED_CHANGE, TABLE, TABLET, Finalized, Json, Kind, R, Record, Tablet, group_of, read, write
+from .records import (
+    DESIRED_CHANGE,
+    TABLE,
+    TABLET,
+    Finalized,
+    Json,
+    Kind,
+    R,
+    ReadTime,
+    Record,
+    Tablet,
+    group_of,
+    read,
+    write,
+)
 
 CATALOG_ID = "0" * 32
 """Tablet id of the masters' own tablet."""
@@ -283,10 +297,14 @@ class Catalog:
         if self._changed is not None:
             self._changed.add(key)
             self._changed = self._changed if len(self._changed) <= CHANGED_MAX else None
-        self.read_times.changed(key, before, after)
         tablet_id = key.partition("/")[2]
         for tablet in (before, after):
+            if tablet is None:
+                continue
             if not isinstance(tablet, Tablet):
+                if isinstance(tablet, ReadTime):
+                    note = self.read_times.add if tablet is after else self.read_times.remove
+                    note(key, tablet)
                 continue
             if tablet.dropped and tablet is after:
                 self._dropped[tablet_id] = tablet

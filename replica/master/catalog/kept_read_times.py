@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .records import ReadTime, Record
+from .records import ReadTime
 
 _NONE: Mapping[str, ReadTime] = MappingProxyType({})
 
@@ -30,19 +30,20 @@ class KeptReadTimes:
         """The times of that "application", "load" or "host", by their keys."""
         return self._owned.get((kind, name), _NONE)
 
-    def changed(self, key: str, before: Record | None, after: Record | None) -> None:
-        """Note a record that was put or deleted. If a forged entry names a query again, its first time counts."""
-        if isinstance(before, ReadTime):
-            if self._times.get((before.load_id, before.query)) is before:
-                del self._times[before.load_id, before.query]
-            for owner in _owners(before):
-                self._owned[owner].pop(key)
-                if not self._owned[owner]:
-                    del self._owned[owner]
-        if isinstance(after, ReadTime):
-            self._times.setdefault((after.load_id, after.query), after)
-            for owner in _owners(after):
-                self._owned.setdefault(owner, {})[key] = after
+    def add(self, key: str, time: ReadTime) -> None:
+        """Note a time that was put. If a forged entry names a query again, its first time counts."""
+        self._times.setdefault((time.load_id, time.query), time)
+        for owner in _owners(time):
+            self._owned.setdefault(owner, {})[key] = time
+
+    def remove(self, key: str, time: ReadTime) -> None:
+        """Note a time that is no longer in the catalog."""
+        if self._times.get((time.load_id, time.query)) is time:
+            del self._times[time.load_id, time.query]
+        for owner in _owners(time):
+            self._owned[owner].pop(key)
+            if not self._owned[owner]:
+                del self._owned[owner]
 
 
 def _owners(time: ReadTime) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,8 @@ from nyala.pipeline.source import reader as source_reader
 from nyala.pipeline.source.application_time import raise_time_seen
 from nyala.pipeline.source.reader import Reader, ReadOptions
 from nyala.pipeline.source.writer import WriteOptions, Writer, Written
-from nyala.replica.types import hybrid_from_us
+from nyala.replica.client import ReadLoad
+from nyala.replica.types import hybrid_from_us, limits
 from tests.harness.played_tablets import PlayedClient, PlayedTablets, table_of
 from tests.harness.spark_tasks import in_query
 
@@ -123,6 +124,19 @@ def test_reads_of_tasks_on_other_hosts_never_go_back(application: Application, t
     times = [application.another.write(tablet.tablet_id, 5) for tablet in TABLE.tablets]
     Writer(WriteOptions(MASTERS, "t"), TABLE).commit([Written(1, max(times))])
     assert elsewhere(stale, staleness="30") == {5}, "what was written"
+
+
+def test_stale_read_is_not_older_than_what_the_masters_have_forgotten(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-10. Goal: on one host the reads of an application do not go back, even if the masters keep none of its times.
+    Method: a strong read, then a query of another application, beside which no other time is kept, and a stale read."""
+    monkeypatch.setattr(limits, "READ_TIMES_PER_HOST_MAX", 1)
+    application.write_elsewhere(2)
+    assert application.read() == {2}
+    agreed = application.played.agreed
+    agreed.agree_read_time(ReadLoad("e" * 32, "e" * 32, agreed.catalog_position()), 1, 5)
+    assert application.read(staleness="30") == {2}
 
 
 def test_stale_read_of_another_spark_application_may_be_older(
