@@ -52,7 +52,9 @@ def main(masters: str, name: str, folder: Path) -> dict[str, Any]:
     }
     command = submit_command("ingest", [], master=f"local-cluster[{EXECUTORS},1,512]", conf=conf)
     os.environ.update(submit_environment())
-    os.environ |= {"PYSPARK_PYTHON": str(worker), "SPARK_WORKER_DIR": str(folder / "work")}
+    # Spark runs the tasks of a Python source by the driver's interpreter, and those of an RDD by the other one.
+    both = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), str(worker))
+    os.environ |= {**both, "SPARK_WORKER_DIR": str(folder / "work")}
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*command[1:-1], "pyspark-shell"])
     spark = spark_session("several hosts")
     jvm = spark.sparkContext._jvm
