@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pyspark
 
 import nyala
 from nyala.pipeline.session import spark_session
@@ -53,8 +56,7 @@ def main(masters: str, name: str, folder: Path) -> dict[str, Any]:
     command = submit_command("ingest", [], master=f"local-cluster[{EXECUTORS},1,512]", conf=conf)
     os.environ.update(submit_environment())
     # Spark runs the tasks of a Python source by the driver's interpreter, and those of an RDD by the other one.
-    both = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), str(worker))
-    os.environ |= {**both, "SPARK_WORKER_DIR": str(folder / "work")}
+    os.environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), str(worker))
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*command[1:-1], "pyspark-shell"])
     spark = spark_session("several hosts")
     jvm = spark.sparkContext._jvm
@@ -91,10 +93,11 @@ def main(masters: str, name: str, folder: Path) -> dict[str, Any]:
         writes.join()
         found["after it"] = values(frame)
         found["stale"] = values(stale)
-        spark.read.format("nyala").options(masters=masters, table=name, at="now").load().count()
-        files = [str(f) for f in Path(local).glob("nyala-*")]
-    told = {"driver": Path(local).is_dir(), "places": places, "found": found, "files": files}
+    told = {"driver": Path(local).is_dir(), "places": places, "found": found}
+    application = spark.sparkContext.applicationId
     spark.stop()
+    # The executors' folders are in that of the installation, wherever the others are.
+    shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)
     return told
 
 
