@@ -1,8 +1,11 @@
-"""Maps errno and MemoryError to the project's errors: the one place that reads an errno."""
+"""Maps errors of the host and of libraries to the project's: the one place that reads an errno, or a text for it."""
 
 from __future__ import annotations
 
 import errno
+import os
+
+from google.protobuf.message import DecodeError
 
 from nyala.replica.types import Code, DiskFailure, Refused, ReplicaError, ResourcesExhausted
 
@@ -19,23 +22,36 @@ NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_MEMORY = "there is no memory left: give the host more, or this server less (--memory-soft-bytes)"
 _NO_THREAD = "no thread can be started: raise the limits of processes and threads (ulimit -u, pids.max)"
 
+_PARSER_WITHOUT_MEMORY = "Arena alloc failed"
+"""The text of protobuf's DecodeError if the parser got no memory: the message may be sound."""
+
 
 def exhausted(error: BaseException) -> ResourcesExhausted | None:
     """Return the error for an exhausted resource, if `error` is one; None otherwise.
 
-    A MemoryError is one, Arrow's too, and so is a thread that cannot be started.
+    A MemoryError is one, Arrow's too, and so is a thread that cannot be started. Libraries lose the errno: Arrow raises
+    an OSError without one if the kernel refuses a map, and polars if a call fails. Their texts have the errno's own.
     """
     if isinstance(error, ResourcesExhausted):
         return error
-    if isinstance(error, OSError) and error.errno in EXHAUSTED:
-        return ResourcesExhausted(EXHAUSTED[error.errno], cause=str(error))
-    if isinstance(error, MemoryError):
+    if isinstance(error, OSError) and (number := _number(error)) in EXHAUSTED:
+        return ResourcesExhausted(EXHAUSTED[number], cause=str(error))
+    if isinstance(error, MemoryError) or (isinstance(error, DecodeError) and _PARSER_WITHOUT_MEMORY in str(error)):
         return ResourcesExhausted(_NO_MEMORY, cause=str(error) or "MemoryError")
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return ResourcesExhausted(_NO_THREAD, cause=str(error))
     if isinstance(error, DiskFailure) and error.__cause__ is not None:
         return exhausted(error.__cause__)
     return None
+
+
+def _number(error: OSError) -> int:
+    """The errno, or the one whose text a library gave instead; 0 if there is none."""
+    if error.errno is not None:
+        return error.errno
+    text = str(error)
+    found = {os.strerror(number): number for number in EXHAUSTED if os.strerror(number) in text}
+    return found[max(found, key=len)] if found else 0  # the text of EMFILE is a part of ENFILE's
 
 
 def error_from_os(error: OSError | MemoryError, action: str, path: str) -> ReplicaError:

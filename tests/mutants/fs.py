@@ -6,6 +6,42 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="text of a library's error is not read",
+        rows="IN-30",
+        test="tests/unit/fs/test_fs_exhausted.py::test_error_of_a_library_without_an_errno_is_told_by_its_text",
+        file="replica/fs/os_errors.py",
+        function="_number",
+        before="if os.strerror(number) in text}",
+        after="if not text}",
+    ),
+    Mutant(
+        name="too many files of the host are those of the process",
+        rows="IN-30",
+        test="tests/unit/fs/test_fs_exhausted.py::test_error_of_a_library_without_an_errno_is_told_by_its_text",
+        file="replica/fs/os_errors.py",
+        function="_number",
+        before="max(found, key=len)",
+        after="min(found, key=len)",
+    ),
+    Mutant(
+        name="parser without memory met a malformed message",
+        rows="IN-30",
+        test="tests/unit/fs/test_fs_exhausted.py::test_message_that_the_parser_has_no_memory_for_is_not_malformed",
+        file="replica/fs/os_errors.py",
+        function="exhausted",
+        before=" or (isinstance(error, DecodeError) and _PARSER_WITHOUT_MEMORY in str(error)):",
+        after=":",
+    ),
+    Mutant(
+        name="any text of a missing arena counts",
+        rows="IN-30",
+        test="tests/unit/fs/test_fs_exhausted.py::test_message_that_the_parser_has_no_memory_for_is_not_malformed",
+        file="replica/fs/os_errors.py",
+        function="exhausted",
+        before="(isinstance(error, DecodeError) and",
+        after="(isinstance(error, Exception) and",
+    ),
+    Mutant(
         name="lost folder is not noticed",
         rows="TC-72",
         test="tests/unit/fs/test_disk_trouble.py::test_folder_that_was_taken_away_is_noticed",

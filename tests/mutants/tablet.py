@@ -8,14 +8,31 @@ MUTANTS = (
     Mutant(
         name="no map looks like damage",
         rows="IN-30",
-        test=(
-            "tests/unit/tablet/test_tablet_want.py::"
-            "test_block_without_a_map_or_memory_is_a_want_and_a_broken_one_is_corruption"
-        ),
+        test="tests/unit/tablet/test_tablet_maps.py::test_tablet_without_a_memory_map_left_waits_and_goes_on",
         file="replica/tablet/block.py",
         function="Block.__init__",
         before="if wanted is not None:  # no map, no file, no memory: the block is as good as before",
         after="if wanted is None:  # no map, no file, no memory: the block is as good as before",
+        on_disk=True,
+    ),
+    Mutant(
+        name="no memory for a block looks like damage",
+        rows="IN-30",
+        test="tests/unit/tablet/test_tablet_want.py::test_block_without_memory_is_a_want_and_a_broken_one_is_corruption",
+        file="replica/tablet/block.py",
+        function="Block.__init__",
+        before="if wanted is not None:  # no map, no file, no memory: the block is as good as before",
+        after="if wanted is None:  # no map, no file, no memory: the block is as good as before",
+    ),
+    Mutant(
+        name="refused map has no errno",
+        rows="IN-30",
+        test="tests/unit/tablet/test_tablet_maps.py::test_tablet_without_a_memory_map_left_waits_and_goes_on",
+        file="replica/fs/os_errors.py",
+        function="_number",
+        before="if os.strerror(number) in text}",
+        after="if not text}",
+        on_disk=True,
     ),
     Mutant(
         name="block opened unread is never checked",

@@ -11,8 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.message import DecodeError
 
 from nyala.replica.fs import RealDisk, error_from_os, exhausted, real
+from nyala.replica.rpc import pb
 from nyala.replica.types import (
     Code,
     DiskFailure,
@@ -49,6 +51,37 @@ def test_errno_is_told_as_what_it_is(name: str) -> None:
     else:
         assert type(told) is OTHERS[name] and exhausted(told) is exhausted(os_error(name)) is None
         assert may_pass(told) == (name in ("ENOSPC", "EDQUOT"))
+
+
+TEXTS = {
+    "pyarrow maps": "Memory mapping file failed: {}",
+    "pyarrow reads": "Error reading bytes from file. Detail: [errno 0] {}",
+    "Rust": "{} (os error 0)",
+}
+"""The texts that libraries give an OSError without an errno."""
+
+
+@pytest.mark.parametrize("library", TEXTS)
+@pytest.mark.parametrize("name", [*EXHAUSTED, "ENOBUFS", *OTHERS, "EINVAL", "EFBIG"])
+def test_error_of_a_library_without_an_errno_is_told_by_its_text(library: str, name: str) -> None:
+    """IN-30. Goal: libraries that lose the errno cannot turn an exhausted resource into damage, nor the reverse.
+    Method: each library's form of text with the kernel's text for an errno: it counts just as the errno does."""
+    lost = OSError(TEXTS[library].format(os.strerror(getattr(errno, name))))
+    assert lost.errno is None
+    told, numbered = exhausted(lost), exhausted(os_error(name))
+    assert (None if told is None else told.what) == (None if numbered is None else numbered.what)
+    assert type(error_from_os(lost, "map", "f")) is (ResourcesExhausted if told else DiskFailure)
+
+
+def test_message_that_the_parser_has_no_memory_for_is_not_malformed() -> None:
+    """IN-30. Goal: protobuf's DecodeError counts as an exhausted resource if it says so. Method: its texts for no memory
+    and for bytes that are no message."""
+    text = "Error parsing message with type 'nyala.v1.PeerBatch': {}"
+    assert exhausted(DecodeError(text.format("Arena alloc failed"))) is not None
+    assert exhausted(ValueError("Arena alloc failed")) is None  # such as a name that somebody chose
+    with pytest.raises(DecodeError) as malformed:
+        pb.PeerBatch.FromString(b"\xff")
+    assert exhausted(malformed.value) is None
 
 
 def test_want_of_memory_or_of_a_thread_is_one_and_a_bug_is_none() -> None:

@@ -94,10 +94,6 @@ def test_opening_a_tablet_without_means_is_refused_and_no_corruption() -> None:
     assert refused > 5
 
 
-def _map_refuses(path: str, *given: object, **named: object) -> Any:
-    raise OSError(12, "Memory mapping file failed: Cannot allocate memory")
-
-
 def _no_memory(*given: object, **named: object) -> Any:
     raise MemoryError
 
@@ -107,13 +103,13 @@ def _no_arrow_memory(*given: object, **named: object) -> Any:
 
 
 @pytest.mark.parametrize("place", ["memory_map", "ipc.open_file"])
-@pytest.mark.parametrize("refuses", [_map_refuses, _no_memory, _no_arrow_memory], ids=lambda f: f.__name__)
-def test_block_without_a_map_or_memory_is_a_want_and_a_broken_one_is_corruption(
+@pytest.mark.parametrize("refuses", [_no_memory, _no_arrow_memory], ids=lambda f: f.__name__)
+def test_block_without_memory_is_a_want_and_a_broken_one_is_corruption(
     place: str, refuses: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """IN-30. Goal: exhausted memory maps are not taken for a damaged block. Method: the map, or Arrow, refuses as a
-    block is opened, and as a flush opens what it wrote; without that, the same works. A file that is no Arrow file is
-    Corruption still."""
+    """IN-30. Goal: exhausted memory is not taken for a damaged block. Method: Python or Arrow has none as a block is
+    opened, and as a flush opens what it wrote; without that, the same works. A file that is no Arrow file is Corruption
+    still. Maps that are used up: `test_tablet_maps.py`."""
     disk = SimDisk()
     tablet = four_blocks(disk)
     with monkeypatch.context() as patch:
