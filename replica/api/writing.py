@@ -109,6 +109,8 @@ def as_table(rows: Any, schema: TableSchema) -> Any:
     if hasattr(rows, "__arrow_c_stream__"):
         try:
             return pa.table(rows)
+        except MemoryError:  # Arrow's, too, which is no fault of the rows
+            raise
         except pa.ArrowException:  # One column of pandas, polars or Arrow.
             rows = None
     if isinstance(rows, Iterable):
@@ -146,6 +148,8 @@ def _table_of_pandas(frame: pd.DataFrame, schema: TableSchema) -> pa.Table:
         real = pa.types.is_floating(column.arrow_type)
         try:
             array = None if series.dtype == object else pa.array(series, from_pandas=not real)
+        except MemoryError:  # Arrow's, too, which is no fault of the rows
+            raise
         except (pa.ArrowException, TypeError, ValueError):  # Such as complex numbers.
             array = None
         if array is None:

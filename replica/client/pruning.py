@@ -49,6 +49,8 @@ def _exact(values: Sequence[object], data_type: Any) -> Any:
     try:
         check_decimals(values)
         array = pa.array(list(values), type=data_type)
+    except MemoryError:  # Arrow's, too, which is no fault of the values
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
     return array if array.null_count == 0 and array.to_pylist() == list(values) else None

@@ -84,6 +84,8 @@ class MessageDecoder:
                 self._remember(head, len(message), layout, batch)
         except MalformedMessage as e:
             raise _invalid(str(e), payload) from e
+        except MemoryError:  # Arrow's, too, which is no fault of the batch
+            raise
         except (pa.ArrowException, ValueError, TypeError, OverflowError, IndexError, KeyError) as e:
             raise _invalid(f"pyarrow refuses it: {str(e)[:200]}", payload) from e
         return batch

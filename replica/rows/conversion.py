@@ -89,6 +89,8 @@ def _searched(
     alone."""
     try:
         return convert(values)
+    except MemoryError:  # Arrow's, too, which is no fault of the values
+        raise
     except _REFUSALS as e:
         if len(values) <= 1:
             reason = (str(e) or type(e).__name__).splitlines()[0][:200]

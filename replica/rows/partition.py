@@ -76,6 +76,8 @@ class PartitionSpec:
                 try:
                     check_decimals([split])
                     pa.scalar(split, type=arrow_type)
+                except MemoryError:  # Arrow's, too, which is no fault of the split
+                    raise
                 except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
                     raise invalid(
                         "a split is not of the range column's type", column=self.range_column, split=split

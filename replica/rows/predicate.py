@@ -127,6 +127,8 @@ class _Prepared:
                 if pa.types.is_floating(kind) and pc.any(pc.equal(self._exact, 0.0)).as_py():
                     self._odd.append(pa.scalar(0.0, kind))  # `is_in` compares bits: it takes -0.0 for another value.
             self.mask(pa.array([], type=kind), stop)  # A value that cannot be compared raises now, before the scan.
+        except MemoryError:  # Arrow's, too, which is no fault of the values
+            raise
         except NOT_COMPARABLE as e:
             raise invalid(
                 "the value cannot be compared with the column",

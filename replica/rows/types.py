@@ -132,6 +132,8 @@ class Column:
             try:
                 check_decimals([self.default])
                 pa.scalar(self.default, type=self.arrow_type)
+            except MemoryError:  # Arrow's, too, which is no fault of the default
+                raise
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
                 raise invalid("the default is not of the column's type", name=self.name, default=self.default) from e
 

@@ -157,6 +157,8 @@ def _values_array(values: list[object], data_type: Any) -> Any:
     try:
         check_decimals(values)
         return pa.array(values)
+    except MemoryError:  # Arrow's, too, which is no fault of the values
+        raise
     except refusals as e:
         raise Refused(
             Code.INVALID_ARGUMENT, "values of one condition have one type: convert them first", values=str(values[:5])
@@ -170,6 +172,8 @@ def predicate_from_pb(message: pb.Predicate) -> Predicate:
     try:
         array = read_values(message.values)
         values: Sequence[object] = ConditionValues(array) if len(array) > 1 else tuple(array.to_pylist())
+    except MemoryError:  # Arrow's, too, which is no fault of the values
+        raise
     except (MalformedMessage, pa.ArrowException, ValueError, OverflowError) as e:
         raise Refused(
             Code.INVALID_ARGUMENT,

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from google.protobuf.message import DecodeError
 
+from nyala.replica.fs import exhausted
 from nyala.replica.raft import Message, needs_proof
 from nyala.replica.rpc import (
     Context,
@@ -143,7 +144,8 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         try:
             batch = pb.PeerBatch.FromString(body)
         except DecodeError as error:
-            _log.warning("P %s ended the link of %s: not a batch (%s)", self._uuid, sender, error)
+            why = exhausted(error) or f"not a batch ({error})"
+            _log.warning("P %s ended the link of %s: %s", self._uuid, sender, why)
             return False
         if batch.dest_uuid != self._uuid or batch.from_uuid != sender:
             text = "P %s ended the link of %s: its batch goes from %s to %s"

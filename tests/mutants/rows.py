@@ -6,6 +6,26 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="no memory to decode a batch makes it invalid",
+        rows="IN-30",
+        test="tests/unit/tablet/test_tablet_want.py::"
+        "test_committed_write_is_applied_later_if_arrow_has_no_memory_to_decode_it",
+        file="replica/rows/batch.py",
+        function="MessageDecoder.decode",
+        before="except MemoryError:  # Arrow's, too, which is no fault of the batch",
+        after="except SystemError:",
+    ),
+    Mutant(
+        name="no memory to read a condition makes it invalid",
+        rows="IN-30",
+        test="tests/tidy/test_borders.py::test_lack_of_memory_is_no_refusal_of_arrow",
+        file="replica/rpc/tables.py",
+        function="predicate_from_pb",
+        before="except MemoryError:  # Arrow's, too, which is no fault of the values",
+        after="except SystemError:",
+        on_disk=True,
+    ),
+    Mutant(
         name="value that Python cannot hold raises",
         rows="IN-82",
         test="tests/unit/rows/test_rows_conversion.py::test_stored_value_is_its_python_value_or_its_text",

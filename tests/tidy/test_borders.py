@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 from tests.tidy.test_layers import ROOT, imports_of, package_of, source_files
@@ -59,3 +61,25 @@ def test_messages_are_named_at_the_border_only() -> None:
     naming = {path for path in source_files() if names_messages(path, path.read_text())}
     inside = {str(p.relative_to(ROOT)) for p in naming if package_of(p) not in AT_THE_BORDER}
     assert inside == MODULES.keys(), sorted(inside ^ MODULES.keys())
+
+
+def test_lack_of_memory_is_no_refusal_of_arrow() -> None:
+    """IN-30. Goal: no handler of pyarrow's errors takes Arrow's MemoryError, a subclass of both, for a fault of the
+    data. Method: each handler of `pa.ArrowException`, or of a constant that has it, follows one of MemoryError."""
+    found = 0
+    for path in source_files():
+        tree = ast.parse(path.read_text())
+        names = {"ArrowException"}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and "ArrowException" in ast.unparse(node.value):
+                names |= {ast.unparse(target) for target in node.targets}
+        names |= {"NOT_COMPARABLE"}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Try):
+                continue
+            caught = [ast.unparse(handler.type) if handler.type else "" for handler in node.handlers]
+            for at, text in enumerate(caught):
+                if names & set(re.findall(r"\w+", text)):
+                    found += 1
+                    assert "MemoryError" in text or "MemoryError" in caught[:at], f"{path}:{node.lineno} {text}"
+    assert found > 10

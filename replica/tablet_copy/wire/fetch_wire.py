@@ -14,6 +14,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from nyala.replica.fs import exhausted
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, set_keep_alive
 from nyala.replica.types import Code, Refused, limits
 
@@ -51,7 +52,8 @@ def receive_message(sock: socket.socket, kind: Any, until_s: float = math.inf) -
     try:
         return kind.FromString(receive(sock, length, until_s))
     except DecodeError as error:
-        raise Refused(Code.CORRUPTION, "a message of a copy cannot be read", bytes=length, reason=str(error)) from error
+        what = "a message of a copy cannot be read"
+        raise exhausted(error) or Refused(Code.CORRUPTION, what, bytes=length, reason=str(error)) from error
 
 
 def receive(sock: socket.socket, length_bytes: int, until_s: float = math.inf) -> bytes:

@@ -74,8 +74,8 @@ def test_error_of_a_library_without_an_errno_is_told_by_its_text(library: str, n
 
 
 def test_message_that_the_parser_has_no_memory_for_is_not_malformed() -> None:
-    """IN-30. Goal: protobuf's DecodeError counts as an exhausted resource if it says so. Method: its texts for no memory
-    and for bytes that are no message."""
+    """IN-30. Goal: protobuf's DecodeError counts as an exhausted resource if it says so. Method: its texts for no
+    memory and for bytes that are no message."""
     text = "Error parsing message with type 'nyala.v1.PeerBatch': {}"
     assert exhausted(DecodeError(text.format("Arena alloc failed"))) is not None
     assert exhausted(ValueError("Arena alloc failed")) is None  # such as a name that somebody chose

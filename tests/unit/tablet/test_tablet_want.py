@@ -169,6 +169,52 @@ def test_entry_that_meets_a_want_has_no_result_and_is_applied_by_the_next_object
     disk.close()
 
 
+class WithoutMemory:
+    """pyarrow without memory at one call, given by its path."""
+
+    def __init__(self, real: Any, path: list[str]) -> None:
+        self._real, self._path = real, path
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._real, name)
+        if self._path[0] != name:
+            return real
+        return WithoutMemory(real, self._path[1:]) if self._path[1:] else _no_arrow_memory
+
+
+@pytest.mark.parametrize("place", ["ipc.read_record_batch", "Array.from_buffers", "RecordBatch.from_arrays"])
+def test_committed_write_is_applied_later_if_arrow_has_no_memory_to_decode_it(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-30. Goal: a batch that cannot be decoded for lack of memory is not taken for an invalid one, whose entry would
+    be answered with an error and no row, while other replicas apply it. Method: Arrow has no memory at each call of the
+    decoder, for a batch of a known layout and for another; apply raises, the position stays, and a tablet opened anew
+    applies the entry like one that nothing disturbed."""
+    disk = SimDisk()
+    twin, tablet = four_blocks(SimDisk()), four_blocks(disk)
+    tablet.flush()
+    known = place == "ipc.read_record_batch"
+    given = [
+        {"op": 2, "offset": 99_000 + k, "k": k, "v": 7, "s": "y" * 40 if known or k % 2 else None, "r": 7}
+        for k in range(20)
+    ]
+    if known:
+        for one in (tablet, twin):
+            one.apply([write_entry(6, INT_SCHEMA, NAMES, given)])
+        tablet.flush()
+    entry = write_entry(6 + known, INT_SCHEMA, NAMES, given)
+    before = tablet.applied_opid
+    with monkeypatch.context() as patch:
+        patch.setattr("nyala.replica.rows.batch.pa", WithoutMemory(pa, place.split(".")))
+        with pytest.raises(MemoryError):
+            tablet.apply([entry])
+    assert tablet.applied_opid == before
+    again = Tablet.open(disk, Superblock.load(disk, tablet.tablet_id))
+    assert again.apply([entry]) == twin.apply([entry])
+    assert again.checksum() == twin.checksum()
+    disk.close()
+
+
 @pytest.mark.parametrize("work", ["flush", "compact"])
 @pytest.mark.parametrize("rounds", range(4))
 def test_entry_that_was_applied_in_part_never_reaches_the_disk(
