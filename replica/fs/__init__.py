@@ -23,6 +23,7 @@ from .instance import (
     take_over,
 )
 from .lengths import FileLength, lost_file
+from .map_reserve import RESERVE, MapReserve, memory_maps
 from .os_errors import error_from_os, exhausted
 from .real import RealDisk
 from .root_lock import LOCK_NAME, lock_root, lock_stopped

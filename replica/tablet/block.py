@@ -36,6 +36,8 @@ from .superblock import BlockInfo
 U32 = npt.NDArray[np.uint32]
 CHECKED_FOR_S = 60.0
 """After this time, reads by key check a page of a sidecar again. Every read checks its pages of the data file."""
+MAPS_PER_BLOCK = 2
+"""An open block maps both files."""
 Deltas = tuple[I64, I64]
 """Positions and times of rows that were superseded after the block was written."""
 

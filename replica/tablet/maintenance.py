@@ -14,10 +14,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from nyala.replica.fs import RESERVE
 from nyala.replica.rows import TableSchema
-from nyala.replica.types import MAX_HYBRID_TIME, DiskFailure, Refused
+from nyala.replica.types import MAX_HYBRID_TIME, DiskFailure, Refused, limits
 
-from .block import Block, Deltas, deltas_between
+from .block import MAPS_PER_BLOCK, Block, Deltas, deltas_between
 from .block_file import FOLDER, Written, verify_file, write_block
 from .columns import conform
 from .contents import Contents, FlushedBlock, Frozen
@@ -47,6 +48,7 @@ class Maintenance:
             frozen = None if contents.closed else contents.freeze()
             if frozen is None:
                 return None
+            RESERVE.take(MAPS_PER_BLOCK, limits.MAPS_SHARE_TO_FLUSH_MAX)  # before a block is written in vain
             contents.resolver.resolve(contents.stores)
             superblock = contents.superblock
             written = self._write(superblock, frozen, self._deltas(superblock.flush_time, frozen.time))

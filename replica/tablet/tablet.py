@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nyala.replica.fs import RESERVE
 from nyala.replica.rows import (
     NO_ROWS,
     BatchDecoder,
@@ -45,7 +46,7 @@ from nyala.replica.types import (
     utc_text,
 )
 
-from .block import U32, Block
+from .block import MAPS_PER_BLOCK, U32, Block
 from .combined_writes import combine
 from .contents import Contents
 from .entries import schema_of_entry, source_of_entry
@@ -103,6 +104,7 @@ class Tablet:
         """Open the tablet as of `superblock.flush_opid`; the caller applies later entries again.
 
         Corruption if a block is missing or damaged; with `verify`, every block is read once to check that.
+        ResourcesExhausted if the process would use too many memory maps.
         """
         check(not superblock.witness, "a witness has no rows to open", tablet=superblock.tablet_id)
         by_id = {s.schema_id: s for s in superblock.table_schemas}
@@ -112,6 +114,7 @@ class Tablet:
             schema = by_id.get(info.schema_id)
             if schema is None:
                 raise Corruption("a block is of an unknown schema", block=info.name, schema_id=info.schema_id)
+            RESERVE.take(MAPS_PER_BLOCK, limits.MAPS_SHARE_TO_OPEN_MAX)
             blocks.append(Block(disk, info, schema, exact=exact, verify=verify))
         targets = {b.info.block_id: b for b in blocks}
         for block in blocks:

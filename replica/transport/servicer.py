@@ -144,8 +144,8 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         try:
             batch = pb.PeerBatch.FromString(body)
         except DecodeError as error:
-            why = exhausted(error) or f"not a batch ({error})"
-            _log.warning("P %s ended the link of %s: %s", self._uuid, sender, why)
+            cause = exhausted(error) or f"not a batch ({error})"
+            _log.warning("P %s ended the link of %s: %s", self._uuid, sender, cause)
             return False
         if batch.dest_uuid != self._uuid or batch.from_uuid != sender:
             text = "P %s ended the link of %s: its batch goes from %s to %s"

@@ -58,7 +58,7 @@ from .names import (
 from .process import __version__, started_pool
 from .protocols import Clock, Disk, DiskFile, Post, Rng, Timer
 from .reported_replicas import PeerReport, ReportedReplica
-from .resource_use import MEMORY_MAPS, OPEN_FILES, ResourceUse
+from .resource_use import MEMORY_MAPS, OPEN_FILES, REMEDIES, ResourceUse
 from .time import (
     LOGICAL_BITS,
     MAX_HYBRID_TIME,

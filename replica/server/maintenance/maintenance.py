@@ -86,8 +86,9 @@ class Maintenance:
     async def once(self) -> bool:
         """Do the most urgent piece of work; returns whether there was any."""
         hosted = self.most_urgent_flush()
-        if hosted is not None:
-            return await self.flush(hosted)
+        if hosted is not None and await self.flush(hosted):
+            return True
+        # A flush that was refused for want of memory maps must not keep merges waiting: they give maps back.
         now = self._now()
         able = (h for h in self._manager.running() if h.tablet is not None and now >= h.compact_after_s)
         hosted = next((h for h in able if h.tablet is not None and h.tablet.wants_compaction()), None)

@@ -8,6 +8,7 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
+from nyala.replica.fs import memory_maps
 from nyala.replica.types import MEMORY_MAPS, OPEN_FILES, ResourceUse
 
 _log = logging.getLogger("nyala.server")
@@ -15,9 +16,7 @@ _log = logging.getLogger("nyala.server")
 QUIET_BELOW = 0.7
 """When the use falls below this share of the limit, another warning may follow."""
 LOOK_EVERY_S = 30.0
-_MAPS = Path("/proc/self/maps")
 _FILES = Path("/proc/self/fd")
-_MAP_LIMIT = Path("/proc/sys/vm/max_map_count")
 
 
 def open_files() -> ResourceUse:
@@ -28,15 +27,6 @@ def open_files() -> ResourceUse:
         used = 0
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return ResourceUse(used, 0 if limit == resource.RLIM_INFINITY else limit)
-
-
-def memory_maps() -> ResourceUse:
-    """Memory maps of this process. The kernel lists each of them: a few milliseconds for thousands."""
-    try:
-        with _MAPS.open("rb") as lines:
-            return ResourceUse(sum(1 for _ in lines), int(_MAP_LIMIT.read_text()))
-    except (OSError, ValueError):
-        return ResourceUse()
 
 
 def to_tell(name: str, use: ResourceUse, told: bool) -> tuple[str, bool]:

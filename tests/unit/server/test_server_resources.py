@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from nyala.replica.fs import memory_maps
 from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.metrics import Metrics
 from nyala.replica.server.runtime.memory import MemoryGuard
-from nyala.replica.server.runtime.resources import LOOK_EVERY_S, ResourceWatch, memory_maps, open_files, to_tell
+from nyala.replica.server.runtime.resources import LOOK_EVERY_S, ResourceWatch, open_files, to_tell
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.types import ResourceUse
 from tests.harness.copies import new_disk
