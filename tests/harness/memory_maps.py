@@ -15,7 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 _PAGE = 4096
-_LEAVE = "NYALA_TEST_MAPS_LEFT"
+_LEAVE, _NOW = "NYALA_TEST_MAPS_LEFT", "NYALA_TEST_MAPS_NOW"
+AT_ONCE = {_NOW: "yes"}
+"""With this in its environment, too, a server uses its maps up as it starts."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *(3 * [ctypes.c_int]), ctypes.c_long]
@@ -68,3 +70,5 @@ def server_env(folder: Path, leave: int) -> dict[str, str]:
 if __name__ == "sitecustomize" and _LEAVE in os.environ:
     signal.signal(signal.SIGUSR1, lambda *_: use_up(int(os.environ[_LEAVE])))
     signal.signal(signal.SIGUSR2, lambda *_: give_back())
+    if _NOW in os.environ:
+        use_up(int(os.environ[_LEAVE]))

@@ -1,4 +1,4 @@
-"""Faults of the host under real servers: stopped processes, and no descriptor left.
+"""Faults of the host under real servers: stopped processes, no descriptor and no memory map left.
 
 docs/operate/repair.md, "When the host is at fault", states what must hold. Disks: `test_host_faults_disk.py`; slow
 disks: `test_slow_servers_process.py`; clocks that are set: `test_times_process.py`.
@@ -11,16 +11,20 @@ import re
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nyala.replica.fs.map_reserve import COUNT_EVERY_S
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import TABLET, create, lead, leaders_by_term, scan_leader, wait_equal, write
+from tests.harness.memory_maps import AT_ONCE, maps_max, server_env
+from tests.harness.one_tablet import TABLET, create, flush, lead, leaders_by_term, scan_leader, wait_equal, write
 from tests.harness.rows import batch, read_rows, write_request
 from tests.harness.steady_cluster import steady_cluster
 
@@ -169,6 +173,88 @@ def test_server_without_a_descriptor_left_says_so_loses_nothing_and_heals(cluste
     assert wait_equal(cluster.servers, at)[1] == 12 + MUCH_ROWS
     assert server.process is process and cluster.status(server, TABLET).phase == "RUNNING"
     lead(cluster, server)
+
+
+def test_servers_with_hardly_a_memory_map_say_so_lose_nothing_and_heal(tmp_path: Path) -> None:
+    """IN-30, IN-32. Goal: a lack of memory maps costs no row, no replica and no process. Method: other work of all
+    three servers really uses up 99 % of their maps. Rows are acknowledged, another server is elected, and the log of
+    each says why nothing is flushed. With maps again, and without a restart, all three flush, lead in turn, and are
+    equal; none was FAILED."""
+    with three_with_maps_left(tmp_path, 0.01) as cluster:
+        leader = create(cluster)
+        wait_equal(cluster.servers, write(cluster, 0, 10))
+        processes = [server.process for server in cluster.servers]
+        use_up_maps(cluster.servers)
+        write(cluster, 100, 10)
+        lead(cluster, next(s for s in cluster.servers if s is not leader))
+        wait_equal(cluster.servers, write(cluster, 200, 10))
+        for server in cluster.servers:
+            flush(server, tablet_id=TABLET)
+            assert "maintenance refused: OVERLOADED: too many memory maps are in use" in server.log_path.read_text()
+            assert cluster.status(server, TABLET).phase == "RUNNING"
+            assert not cluster.status(server, TABLET).flush_index
+        give_maps_back(cluster.servers)
+        assert wait_equal(cluster.servers, write(cluster, 300, 10))[1] == 40
+        for server in cluster.servers:
+            lead(cluster, server)
+            flush(server)
+            assert cluster.status(server, TABLET).flush_index
+            assert "FAILED" not in server.log_path.read_text()
+        assert [server.process for server in cluster.servers] == processes
+
+
+def test_server_that_starts_with_hardly_a_memory_map_waits_until_there_are_some(tmp_path: Path) -> None:
+    """IN-30, IN-32. Goal: a replica that cannot be opened for lack of memory maps is not given up. Method: a follower
+    with a flushed block is killed, and starts while other work really uses 97 % of its maps: its replica is
+    BOOTSTRAPPING, and the status has the remedy; the others serve, and flush. With maps again it opens by itself and is
+    equal to them; it was never FAILED."""
+    with three_with_maps_left(tmp_path, 0.03) as cluster:
+        leader = create(cluster)
+        wait_equal(cluster.servers, write(cluster, 0, 10))
+        follower = next(s for s in cluster.servers if s is not leader)
+        flush(follower)
+        assert cluster.status(follower, TABLET).flush_index
+        follower.stop(signal.SIGKILL)
+        follower.start(env=AT_ONCE)
+        process = follower.process
+        wait_until(lambda: cluster.status(follower, TABLET).error, "it says why it waits")
+        status = cluster.status(follower, TABLET)
+        assert status.phase == "BOOTSTRAPPING" and "raise vm.max_map_count" in status.error, status
+        assert not status.damaged
+        at = write(cluster, 100, 10)
+        give_maps_back([follower])
+        assert wait_equal(cluster.servers, at)[1] == 20
+        assert follower.process is process and cluster.status(follower, TABLET).phase == "RUNNING"
+        assert "FAILED" not in follower.log_path.read_text()
+
+
+@contextmanager
+def three_with_maps_left(folder: Path, share: float) -> Iterator[LocalCluster]:
+    """Three servers that can be made to use up all but this share of their memory maps."""
+    with local_cluster(0) as made:
+        for _ in range(3):
+            made.add_server(env=server_env(folder / "site", int(maps_max() * share)))
+        yield made
+
+
+def used_share(server: ServerProcess) -> float:
+    assert server.process is not None
+    with open(f"/proc/{server.process.pid}/maps", "rb") as lines:
+        return sum(1 for _ in lines) / maps_max()
+
+
+def use_up_maps(servers: Sequence[ServerProcess]) -> None:
+    for server in servers:
+        server.signal(signal.SIGUSR1)
+        wait_until(lambda server=server: used_share(server) > 0.95, "its maps are used up")
+    time.sleep(COUNT_EVERY_S)  # a server goes by an older count for so long
+
+
+def give_maps_back(servers: Sequence[ServerProcess]) -> None:
+    for server in servers:
+        server.signal(signal.SIGUSR2)
+        wait_until(lambda server=server: used_share(server) < 0.5, "it has maps again")
+    time.sleep(COUNT_EVERY_S)
 
 
 MUCH_ROWS, MUCH_BYTES = 1200, 10_000

@@ -16,8 +16,8 @@ SHARES = (0.5, 0.95, 0.98)
 
 
 @given(
-    limit=st.integers(1, 200),
-    steps=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5), st.sampled_from(SHARES), st.integers(-30, 30))),
+    limit=st.integers(1, 60),
+    steps=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.sampled_from(SHARES), st.integers(-9, 9))),
 )
 def test_reserve_is_kept_and_counted_once_a_second(limit: int, steps: list[tuple[int, int, float, int]]) -> None:
     """IN-32. Goal: own maps never take the reserve, and a count is made once a second at most. Method: random grants,
