@@ -5,6 +5,24 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        name="stopped replica forgets why it failed",
+        rows="TC-63",
+        test="tests/unit/server/test_server_open.py::test_failed_replica_says_why_while_it_is_being_deleted",
+        file="replica/server/tablets/replica_shutdown.py",
+        function="ReplicaShutdown.halt",
+        before="hosted.error = replica.error or hosted.error",
+        after="pass",
+    ),
+    Mutant(
+        name="refused flush keeps merges waiting",
+        rows="IN-32",
+        test="tests/unit/server/test_server_flush_rule.py::test_refused_flush_does_not_keep_a_merge_waiting",
+        file="replica/server/maintenance/maintenance.py",
+        function="Maintenance.once",
+        before="if hosted is not None and await self.flush(hosted):",
+        after="if hosted is not None and (await self.flush(hosted) or True):",
+    ),
     *(
         Mutant(
             name=name,

@@ -42,6 +42,7 @@ class ReplicaShutdown:
         replica, tablet, log = hosted.replica, hosted.tablet, hosted.log
         last = hosted.last_opid
         if replica is not None:
+            hosted.error = replica.error or hosted.error  # it stays the reason until the files are deleted or opened
             replica.stop()
         hosted.replica = hosted.tablet = hosted.log = None
         hosted.silent_since_s = time.monotonic()

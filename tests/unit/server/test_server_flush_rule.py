@@ -158,3 +158,35 @@ def test_server_folds_a_trickle_into_few_blocks_and_then_rests() -> None:
             maintenance.close()
 
     run_pair(scenario)
+
+
+def test_refused_flush_does_not_keep_a_merge_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-32. Goal: merges, which give memory maps back, go on where flushes are refused for want of maps. Method: a
+    real tablet with enough blocks for a merge and an old row in memory; no share of the maps may be used for flushes.
+    One step of the maintenance merges; with maps again, one step flushes."""
+
+    async def scenario(pair: Pair) -> None:
+        clock, tablet = [0.0], pair.leader.hosted.tablet
+        assert tablet is not None
+        maintenance = Maintenance(pair.leader.manager, MemoryGuard(1 << 30, lambda: 0), now=lambda: clock[0])
+        try:
+            for key in range(20):
+                await pair.put(key)
+                tablet.flush()
+            assert tablet.wants_compaction()
+            await pair.put(20)
+            maintenance.most_urgent_flush()
+            clock[0] += AGE_S + SMALL_AGE_S
+            assert maintenance.most_urgent_flush() is pair.leader.hosted
+            with monkeypatch.context() as patch:
+                patch.setattr(limits, "MAPS_SHARE_TO_FLUSH_MAX", 0.0)
+                assert await maintenance.once()
+                assert (maintenance.flushes, maintenance.compactions) == (0, 1)
+            maintenance.most_urgent_flush()
+            clock[0] += AGE_S + SMALL_AGE_S
+            assert await maintenance.once()
+            assert maintenance.flushes == 1
+        finally:
+            maintenance.close()
+
+    run_pair(scenario)

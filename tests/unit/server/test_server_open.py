@@ -21,11 +21,13 @@ from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.runtime.resources import ResourceWatch
 from nyala.replica.server.tablets import manager as manager_module
 from nyala.replica.server.tablets.manager import TabletManager
+from nyala.replica.server.tablets.status import replica_status
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import CopyRequest
 from nyala.replica.types import (
     Address,
     Code,
+    Corruption,
     DataState,
     EntryKind,
     InvariantViolation,
@@ -83,6 +85,30 @@ def two_tablets(disk: SimDisk, tablet_ids: Sequence[str] = (TABLET, OTHER)) -> N
     served(disk, fill, fatal)
     assert fatal == []
     disk.restart()
+
+
+def test_failed_replica_says_why_while_it_is_being_deleted() -> None:
+    """TC-63. Goal: a FAILED replica always has the reason in its status. Method: a running replica finds a damaged
+    block, and is to be deleted while a flush of it still runs: it is stopped, and waits; its status has the reason."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+
+    async def look(manager: TabletManager) -> None:
+        hosted = manager.get(TABLET)
+        manager.damaged(hosted, Corruption("a block cannot be read", block="data/x"))
+        hosted.unattended.clear()
+        deletion = asyncio.create_task(manager.delete(TABLET, None, "it is damaged", damaged_only=True))
+        for _ in range(20):  # it takes two turns of the loop
+            await asyncio.sleep(0)
+        status, stopped = replica_status(hosted, manager.uuid, 10), hosted.replica is None
+        hosted.unattended.set()
+        await deletion
+        assert stopped and status.phase == "FAILED" and "a block cannot be read" in status.error
+        status = replica_status(hosted, manager.uuid, 10)
+        assert status.phase == "STOPPED" and not status.error
+
+    served(disk, look, fatal)
+    assert fatal == []
 
 
 def test_server_with_one_unreadable_block_serves_its_other_tablets() -> None:
