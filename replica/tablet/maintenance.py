@@ -64,7 +64,9 @@ class Maintenance:
                 next_block=superblock.next_block + len(infos),
             )
             flushed = [FlushedBlock(start, at, self._open(block, frozen.schema)) for start, at, block in written]
-            self._save(after)
+            contents.disk.crash_point("tablet.before_superblock_flush")
+            after.save(contents.disk, over=superblock)
+            contents.disk.crash_point("tablet.after_superblock_flush")
             contents.install_flushed(frozen, flushed, after)
             size_bytes = sum(length for info in infos for _, length, _ in info.files)
             return FlushResult(frozen.opid, sum(i.rows for i in infos), size_bytes, tuple(i.name for i in infos))
@@ -121,13 +123,6 @@ class Maintenance:
         info, pages = written
         return Block(self._contents.disk, info, schema, exact=unique_by_hash(schema), verify=False, pages=pages)
 
-    def _save(self, superblock: Superblock) -> None:
-        contents = self._contents
-        contents.superblock.repair(contents.disk)  # a damaged record is no reason to lose what replaces it
-        contents.disk.crash_point("tablet.before_superblock_flush")
-        superblock.save(contents.disk)
-        contents.disk.crash_point("tablet.after_superblock_flush")
-
     # ------------------------------------------------------------------------------------------------- compaction
 
     def choose(self, blocks: Sequence[Block]) -> list[Block]:
@@ -183,7 +178,7 @@ class Maintenance:
             )
             block = None if written is None else self._open(written, schema)
             contents.disk.crash_point("tablet.before_compaction_swap")
-            after.save(contents.disk)
+            after.save(contents.disk, over=superblock)
             contents.disk.crash_point("tablet.after_compaction_swap")
             contents.install_compacted(inputs, merged, block, after)
         self.remove_doomed()

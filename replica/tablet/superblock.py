@@ -162,12 +162,18 @@ class Superblock:
         check(bool(self.table_schemas), "a data tablet has a schema", tablet=self.tablet_id)
         return self.table_schemas[-1]
 
-    def save(self, disk: Disk) -> None:
+    def save(self, disk: Disk, over: Superblock | None = None) -> None:
         """Replace the record on disk. Raises InvariantViolation for a data state that cannot follow the one on disk.
         Raises DiskFailure if the folder is gone: it is never made here, because the next start must notice that it is
         lost.
+
+        `over`: the record in force, if it is in memory. It stands for the one on disk if that is missing or damaged,
+        because damage must not lose what replaces it. Without it, Corruption is raised for a damaged record.
         """
-        previous = Superblock.load(disk, self.tablet_id) if disk.exists(self.path) else None
+        if over is not None:
+            previous: Superblock | None = _recorded(disk, self.tablet_id) or over
+        else:
+            previous = Superblock.load(disk, self.tablet_id) if disk.exists(self.path) else None
         before = previous.data_state if previous else DataState.DOES_NOT_EXIST
         check(
             (before, self.data_state) in _STATE_CHANGES,
@@ -187,7 +193,7 @@ class Superblock:
             became = ready and self.witness and not previous.witness
             check(not became, "rows are not given up in place", tablet=self.tablet_id)
         check(not (self.witness and self.blocks), "a witness names no blocks", tablet=self.tablet_id)
-        disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
+        disk.replace(self.path, self.encode())
 
     @classmethod
     def load(cls, disk: Disk, tablet_id: str) -> Superblock:
@@ -216,16 +222,11 @@ class Superblock:
         if not disk.exists(FOLDER):
             return False
         try:
-            Superblock.load(disk, self.tablet_id)
-            return False
+            if _recorded(disk, self.tablet_id) is not None:
+                return False
         except LaterFormat:
             return False
-        except Refused as error:
-            if error.code is not Code.TABLET_NOT_FOUND:
-                raise
-        except (Corruption, DiskFailure):
-            pass
-        disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
+        disk.replace(self.path, self.encode())
         return True
 
     @classmethod
@@ -246,6 +247,10 @@ class Superblock:
     def without_rows(self) -> Superblock:
         """The record of a witness of the same tablet, whose log begins after the same position."""
         return replace(self, witness=True, blocks=(), ledger=_empty_ledger(), state=b"")
+
+    def encode(self) -> bytes:
+        """The bytes of the file."""
+        return schemas.frame("superblock", self.to_avro())
 
     def to_avro(self) -> dict[str, Any]:
         """The dict of `superblock.avsc`."""
@@ -285,6 +290,21 @@ class Superblock:
             next_block=raw["block_generation"],
             witness=WITNESS_FEATURE in raw["incompatible_features"],
         )
+
+
+def _recorded(disk: Disk, tablet_id: str) -> Superblock | None:
+    """The record on disk; None if it is missing or damaged. LaterFormat as in `load`; Refused if a resource is
+    exhausted."""
+    try:
+        return Superblock.load(disk, tablet_id)
+    except LaterFormat:
+        raise
+    except Refused as error:
+        if error.code is not Code.TABLET_NOT_FOUND:
+            raise
+    except (Corruption, DiskFailure):
+        pass
+    return None
 
 
 def superblock_path(tablet_id: str) -> str:

@@ -69,11 +69,6 @@ def parse_superblock(data: bytes, where: str) -> Superblock:
         raise Corruption("a superblock cannot be read", where=where, reason=str(error)) from error
 
 
-def superblock_bytes(superblock: Superblock) -> bytes:
-    """The framed bytes that `parse_superblock` reads."""
-    return schemas.frame("superblock", superblock.to_avro())
-
-
 def quarantined_superblocks(disk: Disk, stop: Callable[[], None] = never_stop) -> Iterator[tuple[str, Superblock]]:
     """Each quarantine's path and superblock, one after the other. Corruption if one cannot be read: then no file may be
     removed. `stop` is called before each; it may raise.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
-from nyala.replica.tablet import Superblock, superblock_path
+from nyala.replica.tablet import Superblock
 from nyala.replica.types import ZERO_OPID, DataState, Disk, OpId, Refused, check
 
 _log = logging.getLogger(__name__)
@@ -68,10 +68,10 @@ def delete_replica(
     try:
         disk.mkdir(quarantine)
         disk.crash_point("delete.2")
-        disk.replace(f"{quarantine}/superblock", disk.read(superblock_path(tablet_id)))
+        disk.replace(f"{quarantine}/superblock", superblock.encode())
         disk.crash_point("delete.3")
         tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
-        tombstone.save(disk)
+        tombstone.save(disk, over=superblock)
     except Refused:
         disk.remove_tree(quarantine)  # it was not committed; after a crash, `drop_undone_deletions` does this
         raise
@@ -124,8 +124,9 @@ def redo_deletion(disk: Disk, tombstone: Superblock) -> Superblock:
     if not quarantine or disk.exists(f"{quarantine}/wal"):
         # An earlier deletion uses the recorded place: never mix two logs.
         quarantine = fresh_quarantine(disk, tablet_id)
-        tombstone = replace(tombstone, quarantine=quarantine)
-        tombstone.save(disk)
+        moved = replace(tombstone, quarantine=quarantine)
+        moved.save(disk, over=tombstone)
+        tombstone = moved
     disk.mkdir(quarantine)
     if disk.exists(path_of(tablet_id)):
         disk.replace(f"{quarantine}/cmeta", disk.read(path_of(tablet_id)))

@@ -33,7 +33,7 @@ from nyala.replica.types import (
 )
 from nyala.replica.wal import Log, SegmentInfo
 
-from .blocks import base_name, superblock_bytes
+from .blocks import base_name
 from .deletion import wal_folder
 from .manifest import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 
@@ -172,7 +172,7 @@ def capture_session(
             files.append(CopyFile(FileKind.WAL_SEGMENT, segment.name, segment.length_bytes, crc))
         manifest = CopyManifest(
             session_id=session_id,
-            superblock=superblock_bytes(superblock),
+            superblock=superblock.encode(),
             cmeta=metadata,
             files=tuple(files),
             last_opid=last,

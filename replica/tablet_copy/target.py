@@ -97,11 +97,12 @@ class TargetCopy:
                 local = write_tombstone_for_lost(disk, tablet_id, promised)
             if local is not None:
                 self._check_base(manifest, remote, local)
+            copying = None
             try:
                 copying = self._mark_copying(remote, local)
                 return self._copy(manifest, remote, copying, took_part=local is not None)
             except Exception as error:
-                self._back_to_deleted(error)
+                self._back_to_deleted(error, copying)
                 raise
 
     def _want(self, acknowledged: OpId) -> CopyWanted:
@@ -169,7 +170,7 @@ class TargetCopy:
             wal_generation=(local.wal_generation if local else 0) + 1,
             state=b"",
         )
-        copying.save(disk)
+        copying.save(disk, over=local)
         disk.crash_point("copy.1")
         if disk.exists(wal_folder(tablet_id)):
             # No superblock named this log; it may hold promises, so it is moved aside and not overwritten.
@@ -198,20 +199,22 @@ class TargetCopy:
         self._attempt.check_cancelled()
         self._progress.phase = "COPY.5"
         stayed = frozenset[str]() if copying.last_logged_known else blocks_that_stayed(disk, self._tablet_id)
-        ready.save(disk)
+        ready.save(disk, over=copying)
         disk.crash_point("copy.5")
         for path in sorted(stayed):
             with suppress(FileNotFoundError, DiskFailure, Refused):  # the next start removes it
                 disk.remove(path)
         return ready
 
-    def _back_to_deleted(self, error: Exception) -> None:
+    def _back_to_deleted(self, error: Exception, copying: Superblock | None) -> None:
         """Turn a failed copy into a tombstone with the last logged OpId, and delete its blocks, which no superblock
-        names.
+        names. `copying`: the record of the copy, if it was saved.
 
         The blocks are deleted first: if they have filled the disk, the tombstone cannot be written before.
         """
         _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self._progress.phase, error)
+        if copying is not None:
+            copying.repair(self._disk)
         if not Superblock.exists(self._disk, self._tablet_id):
             return
         current = Superblock.load(self._disk, self._tablet_id)

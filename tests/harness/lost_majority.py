@@ -8,7 +8,6 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.tablet import Superblock
-from nyala.replica.tablet_copy.blocks import superblock_bytes
 from nyala.replica.tools import RecoveryPlan, ReplicaEvidence, Target, by_tablet, make_plan, of_directory
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.copies import TABLET, RestingReplica, new_disk
@@ -40,7 +39,7 @@ def seen(name: str, last: tuple[int, int], voters: str = "abc", **fields: Any) -
 def make_witness(disk: SimDisk) -> None:
     """Turn the files on the disk into a witness's: the log stays as it is, and no rows are left."""
     superblock = Superblock.load(disk, TABLET)
-    disk.replace(superblock.path, superblock_bytes(superblock.without_rows()))
+    disk.replace(superblock.path, superblock.without_rows().encode())
 
 
 def damage_block(disk: SimDisk) -> None:

@@ -288,6 +288,12 @@ class Pair:
         self.other = PairedServer(self, "other", TARGET_UUID, self.other.disk)
         await self.other.start()
 
+    async def restart_leader(self) -> None:
+        """End the server that leads in order and start it on its disk."""
+        await self.leader.stop()
+        self.leader = PairedServer(self, "leader", SOURCE_UUID, self.leader.disk)
+        await self.leader.start()
+
     async def _done(self, ask: Callable[[Callable[[Any], None]], None]) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         ask(answer.set_result)

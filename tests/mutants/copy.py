@@ -104,11 +104,11 @@ MUTANTS = (
         file="replica/tablet_copy/deletion.py",
         function="delete_replica",
         before="""
-            disk.replace(f"{quarantine}/superblock", disk.read(superblock_path(tablet_id)))
+            disk.replace(f"{quarantine}/superblock", superblock.encode())
         """,
         after="""
             kept = disk.open(f"{quarantine}/superblock", create=True)
-            kept.pwrite(disk.read(superblock_path(tablet_id)), 0)
+            kept.pwrite(superblock.encode(), 0)
             kept.close()
         """,
     ),
@@ -121,11 +121,11 @@ MUTANTS = (
         before="""
             disk.crash_point("delete.3")
             tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
-            tombstone.save(disk)
+            tombstone.save(disk, over=superblock)
         """,
         after="""
             tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
-            tombstone.save(disk)
+            tombstone.save(disk, over=superblock)
             disk.crash_point("delete.3")
         """,
     ),
@@ -225,9 +225,37 @@ MUTANTS = (
         file="replica/tablet_copy/target.py",
         function="TargetCopy.run",
         before="""
-            self._back_to_deleted(error)
+            self._back_to_deleted(error, copying)
         """,
         after="",
+    ),
+    *(
+        Mutant(
+            name=name,
+            rows="IN-21",
+            test=(
+                "tests/unit/tablet_copy/test_copy_target.py::"
+                "test_copy_whose_superblock_is_damaged_meanwhile_ends_as_any_other"
+            ),
+            file="replica/tablet_copy/target.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, function, before, after in (
+            (
+                "damaged record fails a whole copy",
+                "TargetCopy._copy",
+                "ready.save(disk, over=copying)",
+                "ready.save(disk)",
+            ),
+            (
+                "record of a failed copy stays damaged",
+                "TargetCopy._back_to_deleted",
+                "copying.repair(self._disk)",
+                "pass",
+            ),
+        )
     ),
     Mutant(
         name="copy forgets the last opid",
@@ -254,7 +282,7 @@ MUTANTS = (
         file="replica/tablet_copy/target.py",
         function="TargetCopy._mark_copying",
         before="""
-            copying.save(disk)
+            copying.save(disk, over=local)
         """,
         after="",
     ),

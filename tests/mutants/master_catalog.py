@@ -786,6 +786,15 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="damaged record ends a master at its next flush",
+        rows="IN-21",
+        test="tests/unit/master/test_master_files.py::test_flush_of_a_master_over_a_damaged_superblock_is_done",
+        file="replica/master/catalog/catalog.py",
+        function="Catalog.flush",
+        before="flushed.save(self._disk, over=self._superblock)",
+        after="flushed.save(self._disk)",
+    ),
+    Mutant(
         name="identity of a running master stays lost",
         rows="IN-21",
         test="tests/unit/master/test_master_files.py::test_small_file_that_is_lost_under_a_running_master_is_written_again",

@@ -540,6 +540,36 @@ MUTANTS = (
         after="if lost is None:",
     ),
     Mutant(
+        name="record of a failed replica stays lost",
+        rows="IN-21",
+        test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
+        file="replica/server/maintenance/file_check.py",
+        function="FileChecker.round",
+        before="settled = hosted.replica is not None or",
+        after="settled = hosted.running or",
+    ),
+    Mutant(
+        name="record is lost at a second opening",
+        rows="IN-21",
+        test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
+        file="replica/server/tablets/opening.py",
+        function="Opener.bootstrap",
+        before="hosted.repair_superblock(self.disk)",
+        after="hosted.tablet",
+    ),
+    Mutant(
+        name="damaged record ends a witness",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_witness.py::"
+            "test_witness_whose_superblock_is_damaged_meanwhile_is_joined_by_its_data"
+        ),
+        file="replica/server/copies/witness_data.py",
+        function="WitnessDataJobs.swap",
+        before="whole.save(manager.disk, over=hosted.superblock)",
+        after="whole.save(manager.disk)",
+    ),
+    Mutant(
         name="other folder is written into",
         rows="IN-21",
         test=(

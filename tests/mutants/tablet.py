@@ -284,13 +284,20 @@ MUTANTS = (
     Mutant(
         name="damaged record fails a flush",
         rows="IN-21",
-        test="tests/unit/server/test_server_file_check.py::test_flush_over_a_damaged_superblock_is_done",
+        test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
         file="replica/tablet/maintenance.py",
-        function="Maintenance._save",
-        before="""
-            contents.superblock.repair(contents.disk)  # a damaged record is no reason to lose what replaces it
-        """,
-        after="",
+        function="Maintenance.flush",
+        before="after.save(contents.disk, over=superblock)",
+        after="after.save(contents.disk)",
+    ),
+    Mutant(
+        name="damaged record fails a merge",
+        rows="IN-21",
+        test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
+        file="replica/tablet/maintenance.py",
+        function="Maintenance.compact",
+        before="after.save(contents.disk, over=superblock)",
+        after="after.save(contents.disk)",
     ),
     Mutant(
         name="entry applied in part is compacted",
@@ -1377,13 +1384,13 @@ MUTANTS = (
             "test_small_file_that_is_lost_under_a_running_server_is_written_again"
         ),
         file="replica/tablet/superblock.py",
-        function="Superblock.repair",
+        function="_recorded",
         before="""
-            except (Corruption, DiskFailure):
+            if error.code is not Code.TABLET_NOT_FOUND:
+                raise
         """,
         after="""
-                return False
-            except (Corruption, DiskFailure):
+            raise
         """,
     ),
     Mutant(
@@ -1558,11 +1565,11 @@ MUTANTS = (
         file="replica/tablet/superblock.py",
         function="Superblock.save",
         before="""
-            disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
+            disk.replace(self.path, self.encode())
         """,
         after="""
             disk.mkdir(FOLDER)
-            disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
+            disk.replace(self.path, self.encode())
         """,
     ),
     Mutant(

@@ -429,7 +429,7 @@ class Catalog:
             return False
         state = json.dumps({"records": self.records, "requests": list(self._requests)}, sort_keys=False).encode()
         flushed = replace(self._superblock, flush_opid=self._applied, flush_time=self._applied_time, state=state)
-        flushed.save(self._disk)
+        flushed.save(self._disk, over=self._superblock)
         self._superblock = flushed
         return True
 

@@ -103,7 +103,7 @@ class WitnessDataJobs:
             asyncio.run_coroutine_threadsafe(self.swap(hosted, job, whole), loop).result()
 
         def work() -> None:
-            witness = Superblock.load(manager.disk, job.tablet_id)
+            witness = hosted.superblock
             if not witness.witness or witness.data_state is not DataState.READY:
                 raise copy_cancelled(job.tablet_id)
             with self._jobs.attempt(job, [where]) as attempt:
@@ -144,7 +144,7 @@ class WitnessDataJobs:
                 if end < whole.flush_opid:
                     what = "the log here ends below what the blocks hold"
                     raise Refused(Code.ILLEGAL_STATE, what, end=end, flushed=whole.flush_opid)
-                await manager.in_thread(lambda: whole.save(manager.disk))
+                await manager.in_thread(lambda: whole.save(manager.disk, over=hosted.superblock))
             except Refused:
                 await manager.open(hosted)
                 raise

@@ -39,7 +39,7 @@ class FileChecker:
         """Check every tablet's files."""
         known = frozenset(self._manager.tablets)
         for hosted in list(self._manager.tablets.values()):
-            settled = hosted.running or hosted.superblock.data_state is DataState.DELETED
+            settled = hosted.replica is not None or hosted.superblock.data_state is DataState.DELETED
             if not settled or hosted.copy is not None or hosted.transition.locked():
                 continue
             async with hosted.transition:

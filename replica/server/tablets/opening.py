@@ -57,6 +57,7 @@ class Opener:
         `checked`: the blocks were checked already, and need not be read again.
         """
         tablet_id, options = hosted.tablet_id, self.options
+        hosted.repair_superblock(self.disk)  # its file may have been damaged since this process read it
         superblock = Superblock.load(self.disk, tablet_id)
         try:
             cmeta = ConsensusMeta.load(self.disk, tablet_id)

@@ -121,6 +121,22 @@ def test_small_file_that_is_lost_under_a_running_master_is_written_again(
     with_keeper(tmp_path, whole)
 
 
+@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+def test_flush_of_a_master_over_a_damaged_superblock_is_done(hurt: Hurt, tmp_path: Path) -> None:
+    """IN-21. Goal: a damaged superblock does not end a running master at its next flush. Method: damage the superblock,
+    and flush before the next check: the master goes on, and the next start has everything."""
+
+    async def use(group: CatalogGroup, _: FileChecker) -> None:
+        await two_segments(group)
+        hurt(tmp_path / SUPERBLOCK)
+        await group.flushed()
+        assert Superblock.load(RealDisk(tmp_path), CATALOG_ID).flush_opid == group.catalog.applied_opid
+        await group.confirm()
+
+    with_keeper(tmp_path, use)
+    with_keeper(tmp_path, whole)
+
+
 @pytest.mark.parametrize("hurt", [cut, emptied, missing], ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("number", [1, 2])
 def test_segment_that_is_lost_under_a_running_master_is_told_while_it_goes_on(

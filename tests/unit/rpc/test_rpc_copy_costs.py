@@ -16,7 +16,6 @@ from nyala.replica.rpc import checked_request, count_fields, pb
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet.superblock import BlockInfo
 from nyala.replica.tablet_copy import CopySourceSession, FileKind, SourceSessions, capture_session, list_some
-from nyala.replica.tablet_copy.blocks import superblock_bytes
 from nyala.replica.tablet_copy.quarantine import purge_quarantine
 from nyala.replica.tablet_copy.wire.copy_rate import CopyRate
 from nyala.replica.tablet_copy.wire.fetch_serving import FetchServing
@@ -152,7 +151,7 @@ def quarantines(disk: RealDisk, tmp_path: Path) -> RealDisk:
         blocks = tuple(block(tablet_id, 100 * number + n) for n in range(FILES))
         folder = tmp_path / "quarantine" / f"{tablet_id}-{number:06}"
         (folder / "wal").mkdir(parents=True)
-        (folder / "superblock").write_bytes(superblock_bytes(superblock(tablet_id=tablet_id, blocks=blocks)))
+        (folder / "superblock").write_bytes(superblock(tablet_id=tablet_id, blocks=blocks).encode())
         for n in range(FILES):
             (folder / "wal" / f"wal-{n:09}").write_bytes(b"log")
             for name, _, _ in blocks[n].files:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock, superblock_path
-from nyala.replica.tablet_copy import CopyRequest, lost_tablets
+from nyala.replica.tablet_copy import CopyRequest, lost_tablets, parse_superblock
 from nyala.replica.tools.fs_check import remove_orphans
 from nyala.replica.types import Code, Corruption, DataState, DiskFailure, OpId, RaftConfig, Refused
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
@@ -193,22 +194,68 @@ def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hur
     source.replica.close()
 
 
+async def flushes(pair: Pair) -> None:
+    assert await pair.leader.maintenance.flush(pair.leader.hosted)
+
+
+async def merges(pair: Pair) -> None:
+    assert await pair.leader.maintenance.compact(pair.leader.hosted)
+
+
+async def opens_again(pair: Pair) -> None:
+    """As after a want of resources."""
+    hosted, manager = pair.leader.hosted, pair.leader.manager
+    async with hosted.transition:
+        await manager.shutdowns.halt(hosted)
+        await manager.open(hosted)
+
+
+async def fails_and_is_checked(pair: Pair) -> None:
+    """For another reason than a file, so that no copy heals it."""
+    hosted = pair.leader.hosted
+    assert hosted.replica is not None
+    hosted.replica.fail(RuntimeError("a defect"))
+    await FileChecker(pair.leader.manager).round()
+    assert not hosted.running and not hosted.damaged
+
+
+async def ends(pair: Pair) -> None:
+    await pair.leader.manager.delete(TABLET, None, "it leaves")
+
+
+WRITERS = [flushes, merges, opens_again, fails_and_is_checked, ends]
+
+
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
-def test_flush_over_a_damaged_superblock_is_done(hurt: Hurt) -> None:
-    """IN-21. Goal: a damaged superblock does not fail a flush that replaces it. Method: damage the superblock,
-    flush."""
-    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
-    two_tablets(disk)
+@pytest.mark.parametrize("work", WRITERS, ids=lambda work: work.__name__)
+def test_work_over_a_damaged_superblock_goes_by_memory(
+    work: Callable[[Pair], Coroutine[Any, Any, None]], hurt: Hurt
+) -> None:
+    """IN-21. Goal: no work on a replica loses its tablet because the superblock's file was lost under the running
+    server, also if there is no other replica. Method: the only replica of a tablet has four blocks and a row that is
+    not flushed; damage its superblock, then flush, merge, open it again, fail it for another reason, or delete it. The
+    file has the record of memory again; the next start serves every flushed row, or keeps the tombstone."""
 
-    async def use(manager: TabletManager) -> None:
-        tablet = manager.get(TABLET).tablet
-        assert tablet is not None
+    async def scenario(pair: Pair) -> None:
+        disk, hosted = pair.leader.disk, pair.leader.hosted
+        for key in range(4):
+            await pair.put(key)
+            await pair.leader.maintenance.flush(hosted)
+        await pair.put(4)
         hurt(disk, ROOTS["superblock"])
-        tablet._work._save(tablet.superblock)
-        assert Superblock.load(disk, TABLET).blocks == tablet.superblock.blocks
+        await work(pair)
+        assert hosted.running is (work not in (ends, fails_and_is_checked))
+        in_force = hosted.tablet.superblock if hosted.tablet is not None else hosted.superblock
+        assert Superblock.load(disk, TABLET) == in_force
+        await pair.restart_leader()
+        hosted = pair.leader.hosted
+        if work is ends:
+            assert hosted.data_state is DataState.DELETED and hosted.superblock.last_logged_known
+            assert len(parse_superblock(disk.read(f"{in_force.quarantine}/superblock"), "it").blocks) == 4
+        else:
+            assert hosted.running and pair.leader.rows()[:4] == [0, 1, 2, 3]
 
-    served(disk, use, fatal)
-    assert fatal == []
+    run_pair(scenario)
 
 
 @pytest.mark.parametrize("hurt", [cut, emptied, missing], ids=lambda hurt: hurt.__name__)

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from nyala.replica.raft import Role
-from nyala.replica.tablet import Superblock
+from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import FileKind
 from nyala.replica.types import Code, DataState, EditKind, Member, Refused
 from tests.harness.copies import TABLET
 from tests.harness.server_pair import TIMEOUT_S, Pair, Part, run_pair, until
+from tests.unit.server.test_server_file_check import HURTS, Hurt
 
 
 def member_of(pair: Pair) -> Member | None:
@@ -163,6 +164,33 @@ def test_witness_keeps_its_log_while_its_data_is_slow() -> None:
         whole = on_disk(pair)
         assert not whole.witness and whole.flush_opid >= base
         assert member_of(pair) == pair.other.member()
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+def test_witness_whose_superblock_is_damaged_meanwhile_is_joined_by_its_data(hurt: Hurt) -> None:
+    """IN-21. Goal: a damaged superblock does not end a witness that gets its data. Method: its blocks are held up on
+    their way, its superblock is damaged, and the blocks come: it is whole, and has the leader's rows."""
+    held, free = threading.Event(), threading.Event()
+
+    def slowly(request: Any, part: Part) -> Part | None:
+        if request.kind == FileKind.BLOCK:
+            held.set()
+            free.wait(TIMEOUT_S)
+        return part
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(*range(50))
+        pair.on_part = slowly
+        await add_witness(pair, promote=True)
+        await until(held.is_set, "blocks are on their way")
+        hurt(pair.other.disk, superblock_path(TABLET))
+        free.set()
+        await until(lambda: pair.other.serving and not pair.other.hosted.superblock.witness, "it is whole")
+        await until(lambda: pair.other.rows() == pair.leader.rows(), "its rows are the leader's")
+        await until(lambda: len(pair.other.jobs.ended) == 2, "the copy that made it and the one that joined it ended")
+        assert [job.progress.phase for job in pair.other.jobs.ended] == ["DONE", "DONE"] and not on_disk(pair).witness
 
     run_pair(scenario)
 

@@ -10,7 +10,7 @@ import pytest
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import CopyFile, CopyManifest, FileKind
-from nyala.replica.tablet_copy.blocks import rename_blocks, superblock_bytes
+from nyala.replica.tablet_copy.blocks import rename_blocks
 from nyala.replica.tablet_copy.offer import accept_offer
 from nyala.replica.types import Code, DataState, Member, OpId, RaftConfig, Refused, limits, next_generation
 from nyala.schemas import unframe
@@ -24,7 +24,7 @@ def cmeta(term: int = OWN_TERM, config: RaftConfig = CONFIG, tablet_id: str = TA
 
 
 def rows(**fields: Any) -> bytes:
-    return superblock_bytes(superblock(**fields))
+    return superblock(**fields).encode()
 
 
 def config_at(opid: OpId, *members: Member) -> RaftConfig:

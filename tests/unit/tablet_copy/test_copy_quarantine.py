@@ -17,7 +17,7 @@ from nyala.replica.tablet_copy import (
     purge_quarantine,
     wal_folder,
 )
-from nyala.replica.tablet_copy.blocks import quarantined_superblocks, superblock_bytes
+from nyala.replica.tablet_copy.blocks import quarantined_superblocks
 from nyala.replica.tablet_copy.quarantine import drop_undone_deletions, end_unfinished_copy
 from nyala.replica.types import Code, Corruption, DataState, DiskFailure, OpId, Refused
 from tests.harness.copies import TABLET, TARGET_UUID, RestingReplica, data_files, new_disk, superblock
@@ -220,7 +220,7 @@ def _put(disk: SimDisk, name: str, held: Superblock | None, *, log: bool = False
     path = f"quarantine/{name}"
     disk.mkdir(path)
     if held is not None:
-        disk.poke(f"{path}/superblock", superblock_bytes(held))
+        disk.poke(f"{path}/superblock", held.encode())
     if log:
         disk.mkdir(f"{path}/wal")
         disk.poke(f"{path}/wal/wal-000000001", b"12345")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.tablet import Superblock, sweep_orphans
+from nyala.replica.tablet import Superblock, superblock_path, sweep_orphans
 from nyala.replica.tablet_copy import (
     WHOLE,
     CopyFile,
@@ -40,6 +40,7 @@ from tests.harness.copies import (
 )
 from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimCrash, SimDisk
+from tests.unit.server.test_server_file_check import HURTS, Hurt
 
 OLD_LAST = OpId(5, 90)
 ROWS = {1: "a", 2: "b", 3: "b", 4: "c"}
@@ -91,6 +92,48 @@ def assert_equals_source(disk: SimDisk) -> None:
     assert replica.rows() == ROWS
     assert replica.log.last == OpId(6, 3)
     replica.close()
+
+
+class Hurting:
+    """A source that damages the target's superblock before it sends the first file, and sends none if it `fails`."""
+
+    def __init__(self, copy_source: Any, hurt: Callable[[], None], *, fails: bool) -> None:
+        self._copy_source = copy_source
+        self._hurt: list[Callable[[], None]] = [hurt]
+        self._fails = fails
+        self.begin = copy_source.begin
+        self.end = copy_source.end
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        while self._hurt:
+            self._hurt.pop()()
+        if self._fails:
+            raise Refused(Code.UNAVAILABLE, "no bytes")
+        yield from self._copy_source.fetch(session_id, file, byte_offset, length_bytes)
+
+
+@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+@pytest.mark.parametrize("over_tombstone", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_copy_whose_superblock_is_damaged_meanwhile_ends_as_any_other(
+    source: Source, fails: bool, over_tombstone: bool, hurt: Hurt
+) -> None:
+    """IN-21. Goal: damage of the superblock during a copy loses neither the copy nor the last OpId that was
+    acknowledged here. Method: damage it after COPY.1. The copy ends READY with every row; if its source fails, it ends
+    as a tombstone that keeps its last OpId."""
+    disk = new_disk()
+    local = old_tombstone(disk) if over_tombstone else None
+    kept = local.last_logged if local else OpId(0, 0)
+    hurting = Hurting(source.copy_source, lambda: hurt(disk, superblock_path(TABLET)), fails=fails)
+    copy = copy_over(local, attempt(disk, hurting))
+    if not fails:
+        assert copy.run() == Superblock.load(disk, TABLET)
+        assert_equals_source(disk)
+        return
+    with pytest.raises(Refused, match="no bytes"):
+        copy.run()
+    found = Superblock.load(disk, TABLET)
+    assert (found.data_state, found.last_logged) == (DataState.DELETED, kept) and data_files(disk) == []
 
 
 @pytest.mark.parametrize("streams", [1, 3])

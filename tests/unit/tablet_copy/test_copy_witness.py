@@ -21,7 +21,6 @@ from nyala.replica.tablet_copy import (
     parse_superblock,
     wal_folder,
 )
-from nyala.replica.tablet_copy.blocks import superblock_bytes
 from nyala.replica.types import Code, DataState, InvariantViolation, OpId, Refused
 from nyala.replica.wal import Log, WalOptions
 from tests.harness.copies import (
@@ -307,7 +306,7 @@ def test_join_takes_rows_of_its_own_tablet_and_of_a_whole_replica_alone(source: 
     disk = witness_with_a_promise(source)
     source.replica.tablet.flush()
     begin = source.copy_source.begin
-    forged = superblock_bytes(offered)
+    forged = offered.encode()
     source.copy_source.begin = lambda *args: replace(begin(*args), superblock=forged)  # type: ignore[method-assign]
     with pytest.raises(Refused, match="no rows of this tablet"):
         join(disk, source).run()
