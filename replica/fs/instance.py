@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from nyala.replica.types import Clock, Code, Corruption, Disk, DiskFailure, Refused, new_uuid
@@ -12,6 +13,9 @@ TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
 PROMISES = ("tablet-meta", "consensus-meta", "wals")
 """Folders that hold a server's promises: superblocks, consensus metadata, logs."""
 FOLDERS = (*PROMISES, "data", "quarantine", "replay")
+MARK = ".folder-of"
+"""In each folder of promises: the uuid of its server. A folder that lost its last file has the mark, and the mount
+point of a disk that is not mounted has none."""
 FENCE = "unsafe-recovery"
 """The name of the fence. While the file exists, no server starts on the directory; its writer decides its content."""
 KNOWN_MASTERS = "known-masters"
@@ -98,6 +102,8 @@ def format_directory(
         disk.mkdir(folder)
     instance = Instance(uuid or new_uuid(), kind, cluster_id, clock.wall_us(), inherited)
     _save(disk, instance)
+    for folder in PROMISES:
+        _mark(disk, folder, instance)
     return instance
 
 
@@ -117,14 +123,30 @@ def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid:
         raise lost_promises(instance, lost)
     for folder in FOLDERS:
         disk.mkdir(folder)
+    for folder in PROMISES:  # of an earlier build; an empty folder may be a mount point
+        if disk.listdir(folder) and not disk.exists(f"{folder}/{MARK}"):
+            _mark(disk, folder, instance)
     return instance
+
+
+def _mark(disk: Disk, folder: str, instance: Instance) -> None:
+    with suppress(Refused):  # the disk may be full
+        disk.replace(f"{folder}/{MARK}", instance.uuid.encode())
+
+
+def has_mark(disk: Disk, folder: str, instance: Instance) -> bool:
+    """Whether the folder is certainly this server's, also if it is empty."""
+    try:
+        return disk.read(f"{folder}/{MARK}") == instance.uuid.encode()
+    except FileNotFoundError:
+        return False
 
 
 def lost_promises(instance: Instance, folders: list[str]) -> Corruption:
     """Return the error for a directory whose folders of promises are gone or empty."""
     return Corruption(
-        "a folder that held promises is gone or empty: mount its disk again, or end this server's identity with "
-        "`nyala fs wipe`",
+        "a folder that held promises is gone or empty: mount its disk again; if it is mounted and its files were "
+        "removed, put them back from a backup, or end this server's identity with `nyala fs wipe`",
         lost=", ".join(folders),
         uuid=instance.uuid,
     )

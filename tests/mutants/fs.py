@@ -106,6 +106,57 @@ MUTANTS = (
         before="if self._identity(folder) != known:",
         after="if self._identity(folder) is None:",
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="IN-21",
+            test=(
+                "tests/unit/server/test_server_file_check.py::"
+                "test_only_tablets_last_file_that_is_missing_at_a_start_concerns_that_tablet_alone"
+            ),
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, file, function, before, after in (
+            (
+                "last file that is removed is an unmounted disk",
+                "replica/server/startup/durable_state.py",
+                "check_durable_state",
+                "if not has_mark(disk, folder, instance)",
+                "if folder",
+            ),
+            (
+                "mark of another server counts",
+                "replica/fs/instance.py",
+                "has_mark",
+                "== instance.uuid.encode()",
+                '>= b""',
+            ),
+            (
+                "mount point gets a mark",
+                "replica/fs/instance.py",
+                "open_or_format",
+                "if disk.listdir(folder) and not",
+                "if not",
+            ),
+            (
+                "folder of an earlier build gets no mark",
+                "replica/fs/instance.py",
+                "open_or_format",
+                "_mark(disk, folder, instance)",
+                "pass",
+            ),
+            (
+                "new folder gets no mark",
+                "replica/fs/instance.py",
+                "format_directory",
+                "_mark(disk, folder, instance)",
+                "pass",
+            ),
+        )
+    ),
     Mutant(
         name="identity of a later build is called damage",
         rows="TC-63",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.fs import Instance, lost_promises
+from nyala.replica.fs import Instance, has_mark, lost_promises
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Corruption, DataState, Disk
 
@@ -10,8 +10,9 @@ from nyala.replica.types import Corruption, DataState, Disk
 def check_durable_state(disk: Disk, instance: Instance) -> None:
     """Raise Corruption if this server has lost its promises: its folder of superblocks, metadata or logs is empty.
 
-    An unmounted or a new disk looks like that. A single missing file concerns its own replica only. A creation that was
-    cut off leaves metadata and an empty log, and no superblock yet.
+    An unmounted or a new disk looks like that. A single missing file concerns its own replica only, also the last one
+    of a folder, which still has this server's mark then. A creation that was cut off leaves metadata and an empty log,
+    and no superblock yet.
     """
     tablets = Superblock.list_tablets(disk)
     ready = [t for t in tablets if _is_ready(disk, t)]
@@ -19,6 +20,7 @@ def check_durable_state(disk: Disk, instance: Instance) -> None:
     lost = [folder for folder in ("consensus-meta", "wals") if ready and not disk.listdir(folder)]
     if not tablets and any(disk.listdir(f"wals/{log}") for log in logs):
         lost = ["tablet-meta"]
+    lost = [folder for folder in lost if not has_mark(disk, folder, instance)]
     if lost:
         raise lost_promises(instance, lost)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
-from nyala.replica.fs import INSTANCE, open_or_format, read_instance, repair_instance
+from nyala.replica.fs import INSTANCE, MARK, PROMISES, open_or_format, read_instance, repair_instance
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.heartbeats.tablet_servers import ASK_TIMEOUT_S
 from nyala.replica.policy.in_place import RENEW_AGAIN_US
@@ -322,6 +322,39 @@ def test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_c
     assert fatal == []
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("folder", PROMISES)
+def test_only_tablets_last_file_that_is_missing_at_a_start_concerns_that_tablet_alone(
+    folder: str, earlier: bool
+) -> None:
+    """IN-21. Goal: a server whose only tablet lost its superblock, metadata or log starts, and the tablet can be
+    copied. An empty mount point is refused all the same. Method: a server with one tablet; an earlier build's directory
+    gets its marks at a start. Each folder loses its last file: the server starts, the tablet counts as absent or is
+    damaged. Without the mark, or with another server's, the start is refused, and the error has the steps."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    instance = open_or_format(disk, TestClock())
+    two_tablets(disk, [TABLET])
+    mark = f"{folder}/{MARK}"
+    if earlier:
+        disk.remove(mark)
+        assert open_or_format(disk, TestClock()) == instance
+    disk.remove_tree(f"{folder}/{TABLET}") if folder == "wals" else disk.remove(f"{folder}/{TABLET}")
+    check_durable_state(disk, open_or_format(disk, TestClock()))
+
+    async def use(manager: TabletManager) -> None:
+        if folder == "tablet-meta":
+            assert TABLET not in manager.tablets and lost_tablets(disk) == [TABLET] and TABLET in manager.lost
+        else:
+            assert manager.get(TABLET).damaged and not manager.get(TABLET).running
+
+    served(disk, use, fatal)
+    assert fatal == []
+    for other in (b"", b"e" * 32, None):
+        disk.remove(mark) if other is None else disk.poke(mark, other)
+        with pytest.raises(Corruption, match=rf"mount its disk.*from a backup.*nyala fs wipe.*lost={folder}"):
+            check_durable_state(disk, open_or_format(disk, TestClock()))
+
+
 def test_start_without_a_superblock_leaves_the_blocks_for_the_one_that_is_put_back() -> None:
     """IN-21. Goal: after a start without a superblock, an operator can still put the superblock back. Method: a
     superblock is missing at a start and is put back before the next: the first start, and a repair, remove no block of
@@ -434,3 +467,4 @@ def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
     to_copy_ms = 2 * options.heartbeat_ms + MasterOptions(root="x").policy_ms + 1000 * ASK_TIMEOUT_S
     assert f"it begins within {to_copy_ms / 1000:.0f} s" in page and f"reads {options.scrub_mb_per_s} MB/s" in page
     assert f"once in {RENEW_AGAIN_US // 1_000_000} s" in page
+    assert all(f"`{folder}`" in page for folder in PROMISES) and f"`{MARK}`" in page
