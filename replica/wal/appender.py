@@ -9,11 +9,11 @@ from dataclasses import KW_ONLY, dataclass, field
 import google_crc32c
 
 from nyala.replica.fs import exhausted
-from nyala.replica.types import Code, Disk, InvariantViolation, OpId, Refused
+from nyala.replica.types import Code, Corruption, Disk, DiskFailure, InvariantViolation, OpId, Refused
 
 from .format import Header, encode_tail
 from .handles import SegmentInfo
-from .newest import Newest, save_newest
+from .newest import Newest, read_newest, save_newest
 from .options import WalOptions
 from .reservation import Reservation
 from .segment import ActiveSegment, NextSegment
@@ -143,6 +143,19 @@ class Appender:
             active.cut()
             self._active = None
             active.finish()
+
+    def repair_record(self) -> bool:
+        """Write the record of the log's end again if it is not as it was written last; returns whether it was not. A
+        folder that is gone is not made."""
+        if not self.disk.exists(self.folder):
+            return False
+        try:
+            if read_newest(self.disk, self.folder) == self._end_said:
+                return False
+        except (Corruption, DiskFailure):
+            pass
+        save_newest(self.disk, self.folder, self._end_said)
+        return True
 
     def close(self, *, trusted: bool) -> None:
         """Stop: cut and sync the segment in use, and record the log's end, unless the disk is not `trusted` any more.

@@ -455,6 +455,12 @@ class Log:
                 self._index.drop_segments_below(info.number + 1)
             return info
 
+    def repair_record(self) -> bool:
+        """Write the record of the log's end again from memory if its file is missing or damaged; returns whether it
+        was. The next start would refuse the log because of it."""
+        with self._io:
+            return not self._closed and self._failure is None and self._appender.repair_record()
+
     def forget_withheld(self) -> None:
         """Remove the mark of a lost end, whose entries are back: a later start need not withhold anything."""
         forget_withheld(self._disk, self._folder)

@@ -782,7 +782,16 @@ MUTANTS = (
         test="tests/unit/master/test_master_files.py::test_small_file_that_is_lost_under_a_running_master_is_written_again",
         file="replica/master/group/catalog_group.py",
         function="CatalogGroup._check_files",
-        before='"superblock": self.catalog.repair(), ',
+        before='"superblock": self.catalog.repair(),',
+        after="",
+    ),
+    Mutant(
+        name="record of a running master's log stays lost",
+        rows="IN-21",
+        test="tests/unit/master/test_master_files.py::test_small_file_that_is_lost_under_a_running_master_is_written_again",
+        file="replica/master/group/catalog_group.py",
+        function="CatalogGroup._check_files",
+        before='"record of the log\'s end": self.log.repair_record(),',
         after="",
     ),
     Mutant(

@@ -540,6 +540,18 @@ MUTANTS = (
         after="if lost is None:",
     ),
     Mutant(
+        name="record of a running log stays lost",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_file_check.py::"
+            "test_record_of_the_logs_end_that_is_lost_under_a_running_server_is_written_again"
+        ),
+        file="replica/server/maintenance/file_check.py",
+        function="FileChecker._repair_roots",
+        before="log is not None and log.repair_record()",
+        after="False",
+    ),
+    Mutant(
         name="record of a failed replica stays lost",
         rows="IN-21",
         test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",

@@ -5,6 +5,57 @@ from __future__ import annotations
 from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
+    *(
+        Mutant(
+            name=name,
+            rows="IN-21",
+            test=(
+                "tests/unit/wal/test_wal_end.py::"
+                "test_record_that_is_damaged_beside_an_open_log_is_written_again_as_it_was"
+            ),
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, file, function, before, after in (
+            (
+                "damaged record of an open log stays",
+                "replica/wal/appender.py",
+                "Appender.repair_record",
+                "except (Corruption, DiskFailure):",
+                "except DiskFailure:",
+            ),
+            (
+                "record is written without need",
+                "replica/wal/appender.py",
+                "Appender.repair_record",
+                "== self._end_said:",
+                "== self._end_said and not self.folder:",
+            ),
+            (
+                "record goes into a lost folder",
+                "replica/wal/appender.py",
+                "Appender.repair_record",
+                "if not self.disk.exists(self.folder):",
+                'if self.folder == "":',
+            ),
+            (
+                "record of appends is written",
+                "replica/wal/appender.py",
+                "Appender.repair_record",
+                "save_newest(self.disk, self.folder, self._end_said)",
+                "save_newest(self.disk, self.folder, self._end)",
+            ),
+            (
+                "closed log writes its record",
+                "replica/wal/log.py",
+                "Log.repair_record",
+                "not self._closed and",
+                "",
+            ),
+        )
+    ),
     Mutant(
         name="callback before sync",
         rows="CN-05, CN-08",

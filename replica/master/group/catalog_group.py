@@ -310,7 +310,11 @@ class CatalogGroup:
         return await self._loop.run_in_executor(self._lane, self._check_files)
 
     def _check_files(self) -> tuple[list[str], Corruption | None]:
-        repaired = {"superblock": self.catalog.repair(), "consensus metadata": self.cmeta.repair()}
+        repaired = {
+            "superblock": self.catalog.repair(),
+            "consensus metadata": self.cmeta.repair(),
+            "record of the log's end": self.log.repair_record(),
+        }
         lost = lost_file(self._disk, self.log.files)
         return [what for what, again in repaired.items() if again], lost
 

@@ -57,7 +57,8 @@ class FileChecker:
                 self._manager.damaged(hosted, lost)
 
     def _repair_roots(self, hosted: HostedTablet, known: frozenset[str]) -> None:
-        """Write superblock and consensus metadata again from memory if their files differ from it."""
+        """Write superblock, consensus metadata and the record of the log's end again from memory if their files differ
+        from it."""
         disk = self._manager.disk
         self._check_folders()
         for path in (superblock_path(hosted.tablet_id), path_of(hosted.tablet_id)):
@@ -68,10 +69,11 @@ class FileChecker:
                     hosted.tablet_id, self._manager.uuid, path,
                 )  # fmt: skip
                 return
-        cmeta = hosted.cmeta
+        cmeta, log = hosted.cmeta, hosted.log
         repaired = {
             "superblock": hosted.repair_superblock(disk),
             "consensus metadata": cmeta is not None and cmeta.repair(),
+            "record of the log's end": log is not None and log.repair_record(),
         }
         for what, again in repaired.items():
             if again:

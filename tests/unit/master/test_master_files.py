@@ -97,7 +97,7 @@ async def whole(group: CatalogGroup, _: FileChecker) -> None:
 
 
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
-@pytest.mark.parametrize("file", [SUPERBLOCK, METADATA, INSTANCE])
+@pytest.mark.parametrize("file", [SUPERBLOCK, METADATA, INSTANCE, RECORD])
 def test_small_file_that_is_lost_under_a_running_master_is_written_again(
     file: str, hurt: Hurt, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -317,10 +317,10 @@ def test_page_for_operators_has_each_file_of_a_master_and_the_times_of_this_code
     the code's."""
     page = (Path(__file__).resolve().parents[3] / "docs/operate/repair.md").read_text()
     page = page.partition("### When a file of a master is damaged")[2].partition("\n## ")[0]
-    is_row = re.compile(r"\| [a-z ]+ \| [a-z, ]+ \| (running|stopped) \|").match
+    is_row = re.compile(r"\| [a-z' ]+ \| [a-z, ]+ \| (running|stopped) \|").match
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if is_row(line)]
     said = [(file, hurt, state) for file, hurts, state, *_ in rows for hurt in hurts.split(", ")]
-    files = ["superblock", "consensus metadata", "log segment", "instance file"]
+    files = ["superblock", "consensus metadata", "log segment", "record of the log's end", "instance file"]
     assert sorted(said) == sorted(itertools.product(files, ("damaged", "emptied", "missing"), ("running", "stopped")))
     times = {"running": {f"{CHECK_EVERY_S:.0f} s", "86,400 s"}, "stopped": {"the start"}}
     assert all(within in times[state] for _, _, state, _, within, _ in rows)

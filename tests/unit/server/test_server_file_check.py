@@ -25,9 +25,10 @@ from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock, superblock_path
-from nyala.replica.tablet_copy import CopyRequest, lost_tablets, parse_superblock
+from nyala.replica.tablet_copy import CopyRequest, lost_tablets, parse_superblock, wal_folder
 from nyala.replica.tools.fs_check import remove_orphans
 from nyala.replica.types import Code, Corruption, DataState, DiskFailure, OpId, RaftConfig, Refused
+from nyala.replica.wal import Log
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
 from tests.harness.server_pair import Pair, run_pair, until
 from tests.harness.sim_disk import SimDisk
@@ -61,7 +62,7 @@ LARGE = {
     "sidecar": f"data/{TABLET}-000000.idx",
     "segment": f"wals/{TABLET}/wal-000000001",
 }
-RECORD = {"record of how far the log reaches": f"wals/{TABLET}/.newest-segment"}
+RECORD = {"record of the log's end": f"wals/{TABLET}/.newest-segment"}
 
 
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
@@ -96,6 +97,38 @@ def test_small_file_that_is_lost_under_a_running_server_is_written_again(
 
     served(disk, again, fatal)
     assert fatal == []
+
+
+@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+def test_record_of_the_logs_end_that_is_lost_under_a_running_server_is_written_again(
+    hurt: Hurt, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-21. Goal: a replica whose log is whole is not lost at the next start because of the small record beside it.
+    Method: damage the record of a running replica. The next check writes it again and logs it, the replica runs on; the
+    log as a kill would leave it then opens with every entry. If nothing is wrong, nothing is written."""
+    (path,) = RECORD.values()
+    killed = new_disk()
+
+    async def scenario(pair: Pair) -> None:
+        disk, file_checker = pair.leader.disk, FileChecker(pair.leader.manager)
+        await pair.put(1)
+        before = disk.read(path)
+        await file_checker.round()
+        assert file_checker.repaired == 0
+        hurt(disk, path)
+        await file_checker.round()
+        assert file_checker.repaired == 1 and disk.read(path) == before and pair.leader.serving
+        assert f"the file of its {next(iter(RECORD))} was damaged or missing" in caplog.text
+        await pair.put(2)
+        assert pair.leader.hosted.log is not None
+        killed.mkdir(wal_folder(TABLET))
+        for name in [path, *(file.path for file in pair.leader.hosted.log.files())]:
+            killed.poke(name, disk.read(name))
+
+    run_pair(scenario)
+    log, replay = Log.open(killed, wal_folder(TABLET), TABLET, threaded=False)
+    assert log.last.index >= 3 and replay.withheld is None
+    log.close()
 
 
 @pytest.mark.parametrize("still_there", [False, True], ids=["gone", "empty"])
@@ -455,10 +488,10 @@ def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
     constants."""
     page = (Path(__file__).resolve().parents[3] / "docs/operate/repair.md").read_text()
     page = page.partition("### When a file of a master is damaged")[0]
-    is_row = re.compile(r"\| [a-z ]+ \| [a-z, ]+ \| (running|stopped) \|").match
+    is_row = re.compile(r"\| [a-z' ]+ \| [a-z, ]+ \| (running|stopped) \|").match
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if is_row(line)]
     said = [(file, hurt, server) for file, hurts, server, *_ in rows for hurt in hurts.split(", ")]
-    files = ["superblock", "consensus metadata", "block", "sidecar", "log segment", "instance file"]
+    files = ["superblock", "consensus metadata", "block", "sidecar", "log segment", *RECORD, "instance file"]
     cases = itertools.product(files, ("damaged", "emptied", "missing"), ("running", "stopped"))
     assert sorted(said) == sorted(cases)
     options = ServerOptions(root="x")

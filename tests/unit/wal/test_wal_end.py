@@ -349,6 +349,39 @@ def test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for
     assert writes() == 5
 
 
+@pytest.mark.parametrize("state", ["new", "appended", "rolled", "opened"])
+def test_record_that_is_damaged_beside_an_open_log_is_written_again_as_it_was(state: str) -> None:
+    """IN-21. Goal: an open log has in memory what its record says, and writes it again. Method: in each state of a log,
+    remove, empty, cut, flip and replace the record: it has the former bytes again, and no other log is written. A log
+    that is closed, has failed or lost its folder writes none."""
+    disk = SimDisk()
+    if state == "opened":
+        build(disk, lambda log: append_now(log, entries(1, 3)))
+    log, _ = open_log(disk)
+    if state in ("appended", "rolled"):
+        append_now(log, entries(1, 3))
+    if state == "rolled":
+        log.roll()
+    if state == "new":
+        assert not disk.exists(RECORD) and not log.repair_record() and not disk.exists(RECORD)
+        return
+    data = disk.read(RECORD)
+    other = data[:20] + bytes([data[20] ^ 1]) + data[21:]
+    for bad in (None, b"", data[:7], data[:-1], other):
+        assert not log.repair_record()
+        disk.remove(RECORD) if bad is None else disk.poke(RECORD, bad)
+        assert log.repair_record() and disk.read(RECORD) == data
+    folder = {path: disk.read(path) for path in (*segment_paths(disk), RECORD)}
+    disk.remove_tree(FOLDER)
+    assert not log.repair_record() and not disk.exists(FOLDER)
+    disk.mkdir(FOLDER)
+    for path, held in folder.items():
+        disk.poke(path, held)
+    log.close()
+    disk.remove(RECORD)
+    assert not log.repair_record() and not disk.exists(RECORD)
+
+
 @pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])
 @pytest.mark.parametrize("moment", ["before", "named", "after"])
 @pytest.mark.parametrize("write", range(5))
