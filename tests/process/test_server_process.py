@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -89,6 +90,55 @@ def test_created_tablet_is_all_that_ls_shows() -> None:
         of_it = {f"tablet-meta/{TABLET}", *metadata, f"wals/{TABLET}"}
         whole = blank | of_it | {f"wals/{TABLET}/{name}" for name in ("wal-000000001", ".newest-segment")}
         wait_until(lambda: ls() == whole, "no more and no less is there")  # a file on its way has another name
+
+
+def test_only_replica_outlives_a_superblock_that_is_emptied_before_each_flush_and_merge() -> None:
+    """IN-21. Goal: a tablet with one replica is not lost when its superblock is damaged under the running server.
+    Method: empty the superblock before and after each flush, until the first block was merged into another; after one
+    more flush the server is killed. It starts with every row."""
+    with local_cluster(1) as cluster:
+        (server,) = cluster.servers
+        create(cluster, [server])
+        first, keys = server.root / "data" / f"{TABLET}-000000.arrow", iter(range(10**6))
+        written: dict[int, str] = {}
+
+        def flushed() -> None:
+            key = next(keys)
+            write(cluster, batch([key], ["x"]))
+            written[key] = "x"
+            reply = server.tablets.Flush(pb.FlushRequest(dest_uuid=server.uuid, tablet_id=TABLET), timeout=30)
+            assert not reply.error.code, reply.error
+
+        def merged() -> bool:
+            os.truncate(server.root / "tablet-meta" / TABLET, 0)
+            flushed()
+            os.truncate(server.root / "tablet-meta" / TABLET, 0)
+            return not first.exists()
+
+        flushed()
+        assert first.exists()
+        wait_until(merged, "the first block is merged")
+        flushed()
+        server.kill()
+        server.start()
+        cluster.leader(TABLET)
+        assert wait_until(lambda: scan(server)[0], "the scan answers") == written
+
+
+def test_server_whose_only_tablet_lost_its_superblock_starts_and_gets_a_copy() -> None:
+    """IN-21. Goal: the superblock of a server's only tablet is no more to that server than that of one of many. Method:
+    remove it from a stopped follower of three: the server starts, its leader copies the tablet, and it is whole."""
+    with local_cluster(3) as cluster:
+        create(cluster, cluster.servers)
+        reply = write(cluster, batch([1, 2, 3], ["a", "b", "c"]))
+        leader = cluster.leader(TABLET)
+        hurt = next(server for server in cluster.servers if server is not leader)
+        assert hurt.stop() == 0
+        (hurt.root / "tablet-meta" / TABLET).unlink()
+        hurt.start()
+        wait_until(lambda: (s := cluster.status(hurt, TABLET)) and s.phase == "RUNNING", "the tablet is copied here")
+        assert "its superblock is missing" in hurt.log_path.read_text()
+        wait_equal(cluster.servers, reply.hybrid_time)
 
 
 def test_three_servers_survive_the_leaders_death_and_agree() -> None:
