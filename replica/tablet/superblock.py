@@ -7,6 +7,7 @@ Without it the tablet's data state is DOES_NOT_EXIST, whatever other files there
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from nyala.replica.types import (
     Refused,
     check,
 )
+
+_log = logging.getLogger(__name__)
 
 FOLDER = "tablet-meta"
 LAST_LOGGED_UNKNOWN = "last-logged-unknown"
@@ -293,17 +296,18 @@ class Superblock:
 
 
 def _recorded(disk: Disk, tablet_id: str) -> Superblock | None:
-    """The record on disk; None if it is missing or damaged. LaterFormat as in `load`; Refused if a resource is
-    exhausted."""
+    """The record on disk; None, and a line in the process's log, if it is missing or damaged. LaterFormat as in `load`;
+    Refused if a resource is exhausted."""
     try:
         return Superblock.load(disk, tablet_id)
     except LaterFormat:
         raise
-    except Refused as error:
-        if error.code is not Code.TABLET_NOT_FOUND:
+    except (Corruption, DiskFailure, Refused) as error:
+        if isinstance(error, Refused) and error.code is not Code.TABLET_NOT_FOUND:
             raise
-    except (Corruption, DiskFailure):
-        pass
+        _log.error(
+            "T %s the record in memory replaces its file, nothing is lost; look at the disk: %s", tablet_id, error
+        )
     return None
 
 

@@ -291,6 +291,15 @@ MUTANTS = (
         after="after.save(contents.disk)",
     ),
     Mutant(
+        name="damaged record is replaced in silence",
+        rows="IN-21",
+        test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
+        file="replica/tablet/superblock.py",
+        function="_recorded",
+        before="_log.error(",
+        after="_log.debug(",
+    ),
+    Mutant(
         name="damaged record fails a merge",
         rows="IN-21",
         test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
@@ -1386,7 +1395,7 @@ MUTANTS = (
         file="replica/tablet/superblock.py",
         function="_recorded",
         before="""
-            if error.code is not Code.TABLET_NOT_FOUND:
+            if isinstance(error, Refused) and error.code is not Code.TABLET_NOT_FOUND:
                 raise
         """,
         after="""

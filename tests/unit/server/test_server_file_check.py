@@ -262,12 +262,13 @@ WRITERS = [flushes, merges, opens_again, fails_and_is_checked, ends]
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("work", WRITERS, ids=lambda work: work.__name__)
 def test_work_over_a_damaged_superblock_goes_by_memory(
-    work: Callable[[Pair], Coroutine[Any, Any, None]], hurt: Hurt
+    work: Callable[[Pair], Coroutine[Any, Any, None]], hurt: Hurt, caplog: pytest.LogCaptureFixture
 ) -> None:
     """IN-21. Goal: no work on a replica loses its tablet because the superblock's file was lost under the running
     server, also if there is no other replica. Method: the only replica of a tablet has four blocks and a row that is
     not flushed; damage its superblock, then flush, merge, open it again, fail it for another reason, or delete it. The
-    file has the record of memory again; the next start serves every flushed row, or keeps the tombstone."""
+    file has the record of memory again, and the log says so; the next start serves every flushed row, or keeps the
+    tombstone."""
 
     async def scenario(pair: Pair) -> None:
         disk, hosted = pair.leader.disk, pair.leader.hosted
@@ -280,6 +281,7 @@ def test_work_over_a_damaged_superblock_goes_by_memory(
         assert hosted.running is (work not in (ends, fails_and_is_checked))
         in_force = hosted.tablet.superblock if hosted.tablet is not None else hosted.superblock
         assert Superblock.load(disk, TABLET) == in_force
+        assert f"T {TABLET} the record in memory replaces its file" in caplog.text
         await pair.restart_leader()
         hosted = pair.leader.hosted
         if work is ends:

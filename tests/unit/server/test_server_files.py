@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.fs import open_or_format
+from nyala.replica.fs import PROMISES, open_or_format
 from nyala.replica.raft import AppendEntries, AppendReply
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Code, DataState, EditKind, OpId
@@ -35,14 +35,15 @@ async def copied(pair: Pair) -> PairedServer:
 
 
 def test_created_tablet_has_its_files_where_they_are_documented() -> None:
-    """Goal: TC-33. Method: all files there are: of a directory that was formatted, `instance` beside empty folders; of
+    """Goal: TC-33. Method: all files there are: of a directory that was formatted, `instance`, folders and marks; of
     a tablet that was created, tablet-meta/<id>, consensus-meta/<id>, a segment and its number in wals/<id>/; after a
     flush a block in data/ as well, and nothing else. The same of a real server:
     `test_created_tablet_is_all_that_ls_shows`."""
     fresh = new_disk()
     open_or_format(fresh, TestClock())
     folders = ["consensus-meta", "data", "instance", "quarantine", "replay", "tablet-meta", "wals"]
-    assert (list(fresh.files), fresh.listdir("")) == (["instance"], folders)
+    marks = {f"{folder}/.folder-of" for folder in PROMISES}
+    assert (set(fresh.files), fresh.listdir("")) == ({"instance"} | marks, folders)
 
     async def scenario(pair: Pair) -> None:
         disk = pair.leader.disk
