@@ -15,7 +15,22 @@ import fastavro
 
 from nyala import schemas
 from nyala.replica.rows import Misfit, RowOp, TableSchema
-from nyala.replica.types import PLAINTEXT, Code, KafkaSecurity, Refused, ReplicaError, limits
+from nyala.replica.types import (
+    PLAINTEXT,
+    Code,
+    KafkaSecurity,
+    Refused,
+    ReplicaError,
+    as_given,
+    check_flag,
+    check_kind,
+    check_names,
+    check_topic,
+    check_whole,
+    kafka_addresses,
+    limits,
+    text_of,
+)
 
 from .framing import Framing, wrap
 from .row_schema import OP_FIELD, OP_HEADER, key_schema_json, row_schema_json
@@ -47,7 +62,7 @@ class RowEncoder:
         self, schema: TableSchema, framing: Framing, columns: list[str] | None, writer_json: str, registry_id: int
     ) -> None:
         self.writer_json = writer_json or row_schema_json(schema, columns)
-        self._writer = schemas.parse_json(self.writer_json)
+        self._writer = _record(writer_json) if writer_json else schemas.parse_json(self.writer_json)
         self._key = schemas.parse_json(key_schema_json(schema))
         self._values = RowValues(schema, self._writer["fields"])
         self._key_names = schema.key
@@ -59,10 +74,16 @@ class RowEncoder:
 
     def value(self, row: Mapping[str, object], op: RowOp) -> bytes:
         """Return the Kafka value of a row event."""
+        _check_row(row)
         if not row.keys() <= self._columns:
-            unknown = sorted(map(str, row.keys() - self._columns))
+            unknown = sorted(map(text_of, row.keys() - self._columns))
             known = ", ".join(sorted(self._columns - {OP_FIELD}))
-            raise RowMisfit(Code.INVALID_ARGUMENT, f"there is no column {unknown[0]!r}", row=_shown(row), columns=known)
+            raise RowMisfit(
+                Code.INVALID_ARGUMENT,
+                f"there is no column {unknown[0]!r}; leave it out",
+                row=_shown(row),
+                columns=known,
+            )
         out = io.BytesIO(self._prefix)
         out.seek(0, io.SEEK_END)
         datum = _exact(self._values, row)
@@ -72,6 +93,7 @@ class RowEncoder:
 
     def key(self, row: Mapping[str, object]) -> bytes:
         """Return the Kafka key of a row."""
+        _check_row(row)
         out = io.BytesIO()
         datum = _exact(self._key_values, {name: row[name] for name in self._key_names if name in row})
         _write(out, self._key, datum, row)
@@ -100,7 +122,16 @@ class RowPublisher:
         bulk: bool = False,
         security: KafkaSecurity = PLAINTEXT,
     ) -> None:
-        self._rows = RowEncoder(schema, framing, columns, writer_json, registry_id)
+        kafka_addresses(bootstrap)
+        check_topic(check_kind(topic, str, "topic="))
+        check_kind(schema, TableSchema, "schema=")
+        if columns is not None:
+            columns = _known_columns(schema, columns)
+        check_kind(writer_json, str, "writer_json=")
+        check_whole(registry_id, "registry_id=", 0, (1 << 31) - 1)
+        check_flag(bulk, "bulk=")
+        check_kind(security, KafkaSecurity, "security=")
+        self._rows = RowEncoder(schema, _framing(framing), columns, writer_json, registry_id)
         self.writer_json = self._rows.writer_json
         self._topic = topic
         _need_topic(bootstrap, topic, security)
@@ -108,6 +139,7 @@ class RowPublisher:
 
     def publish(self, row: Mapping[str, object], op: RowOp = RowOp.UPSERT) -> None:
         """Queue one row event; RowMisfit, a ValueError, if the row does not fit the writer schema."""
+        check_kind(op, RowOp, "op=")
         value = self._rows.value(row, op)
         headers = [] if self._rows.has_op or op is RowOp.UPSERT else [(OP_HEADER, op.name.encode())]
         self._sink.send(self._topic, self.key_of(row), value, headers)
@@ -118,6 +150,9 @@ class RowPublisher:
 
     def publish_raw(self, key: bytes | None, value: bytes | None) -> None:
         """Queue given bytes, to publish dead letters again."""
+        for name, part in (("key=", key), ("value=", value)):
+            if part is not None:
+                check_kind(part, bytes, name)
         self._sink.send(self._topic, key, value, [])
 
     def key_of(self, row: Mapping[str, object]) -> bytes:
@@ -140,6 +175,41 @@ class RowPublisher:
         if kind is None:
             self._sink.flush()
         self._sink.close()
+
+
+def _framing(framing: object) -> Framing:
+    """Return the framing, which may be given as its text in the catalog."""
+    if not isinstance(framing, str) or framing not in set(Framing):
+        known = " or ".join(repr(each.value) for each in Framing)
+        raise Refused(Code.INVALID_ARGUMENT, f"there is no such framing=; it is {known}", got=as_given(framing))
+    return Framing(framing)
+
+
+def _known_columns(schema: TableSchema, columns: object) -> list[str]:
+    names = check_names(columns, "columns=", limits.COLUMNS_MAX)
+    if unknown := [name for name in names if not schema.has(name)]:
+        what = "columns= names one that the table lacks; leave it out"
+        raise Refused(Code.INVALID_ARGUMENT, what, unknown=as_given(unknown[0]), columns=", ".join(schema.names))
+    return list(names)
+
+
+def _record(writer_json: str) -> Any:
+    """Return the parsed schema of a record; Refused if the text is none."""
+    try:
+        parsed: Any = schemas.parse_writer_schema(writer_json)[0]
+        why = "it is no record"
+    except ValueError as error:
+        parsed, why = None, str(error)
+    if not isinstance(parsed, dict) or "fields" not in parsed:
+        what = "writer_json= is no Avro schema of rows; give the JSON of a record"
+        raise Refused(Code.INVALID_ARGUMENT, what, got=as_given(writer_json), why=why)
+    return parsed
+
+
+def _check_row(row: object) -> None:
+    if not isinstance(row, Mapping):
+        what = 'a row is a dict of column names and values; give it as in {"id": 1}'
+        raise RowMisfit(Code.INVALID_ARGUMENT, what, row=as_given(row))
 
 
 def _exact(values: RowValues, row: Mapping[str, object]) -> dict[str, object]:
@@ -171,7 +241,7 @@ def _check_size(encoded: io.BytesIO, datum: Mapping[str, object], what: str, mos
 
 
 def _shown(row: Mapping[str, object]) -> str:
-    return repr(dict(row))[:_ROW_SHOWN_MAX]
+    return text_of(dict(row), repr)[:_ROW_SHOWN_MAX]
 
 
 def _need_topic(bootstrap: str, topic: str, security: KafkaSecurity) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from nyala.replica.rows import VARIABLE_LENGTH, Column, ColumnType, Misfit, TableSchema, array_of
+from nyala.replica.types import as_given
 
 _BITS = {ColumnType.INT8: 8, ColumnType.INT16: 16, ColumnType.INT32: 32, ColumnType.INT64: 64}
 _SAME = {ColumnType.BOOL: bool, ColumnType.DOUBLE: float, ColumnType.STRING: str, ColumnType.BINARY: bytes}
@@ -48,7 +49,7 @@ class RowValues:
             try:
                 out[name] = array_of([value], rule.kind)[0].as_py()
             except Misfit as e:
-                raise Misfit(0, value, f"column {name!r} cannot hold {repr(value)[:80]}: {e.reason}") from e
+                raise Misfit(0, value, f"column {name!r} cannot hold {as_given(value)}: {e.reason}") from e
         return out
 
 

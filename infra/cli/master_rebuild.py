@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from nyala import pipeline
 from nyala.infra.printing import line
 from nyala.replica import tools
-from nyala.replica.types import Address
+from nyala.replica.types import Address, kafka_topics
 
 from .context import Json, Yes, ask, console, print_json, print_table
 from .interrupted import before_sending
@@ -25,7 +25,6 @@ from .offline import Root, address_of
 if TYPE_CHECKING:
     from nyala.replica.rows import SourceFormat, SourceKey
 
-FRAMINGS = ("single-object", "confluent", "bare")
 NEXT = (
     "Start the new master: python -m nyala.replica.master --root {root} --listen {address}",
     "Start servers and clients with --masters={address}, unless they know that address already",
@@ -129,7 +128,7 @@ def _declared(text: str) -> tuple[str, SourceFormat]:
     topic, _, rest = rest.partition(":")
     framing, _, path = rest.partition(":")
     framing = framing or "single-object"
-    if not table or not topic or framing not in FRAMINGS or bool(path) != (framing == "bare"):
+    if not table or not topic or framing not in kafka_topics.FRAMINGS or bool(path) != (framing == "bare"):
         raise typer.BadParameter(f"--source {text!r}: say TABLE=TOPIC, TABLE=TOPIC:confluent or TABLE=TOPIC:bare:FILE")
     schema = Path(path).read_text() if path else ""
     try:

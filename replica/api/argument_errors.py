@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
 
 from nyala.replica.client import NotApplied
-from nyala.replica.types import Code, Refused, shown
+from nyala.replica.types import Code, Refused, as_given, shown
 
+P = ParamSpec("P")
+T = TypeVar("T")
 LISTED_MAX = 30
 
 
@@ -18,10 +21,11 @@ def invalid_argument(what: str, todo: str, /, **values: object) -> NotApplied:
 
 def unknown_name(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
     """Return the error for an unknown name: it lists close names, and the names there are."""
-    name, names = shown(name) if isinstance(name, str) else name, sorted(known)
+    names = sorted(known)
+    looked_for = f"'{shown(name)}'" if isinstance(name, str) else as_given(name)
     lower = {n.lower(): n for n in reversed(names)}
-    close = [lower[c] for c in difflib.get_close_matches(str(name).lower(), list(lower), n=3, cutoff=0.6)]
-    what = f"there is no {kind} {name!r}"
+    close = [lower[c] for c in difflib.get_close_matches(looked_for.strip("'").lower(), list(lower), n=3, cutoff=0.6)]
+    what = f"there is no {kind} {looked_for}"
     if close:
         what += f"; did you mean {' or '.join(map(repr, close))}?"
     else:
@@ -30,21 +34,17 @@ def unknown_name(kind: str, name: object, known: Iterable[str], *, code: Code = 
     return NotApplied(code, what, **{f"{kind}s": listed or "none yet"})
 
 
-def valid_text(check: Callable[..., str], text: object, *more: object) -> str:
-    """Return `text` if `check(text, *more)` accepts it; otherwise raise NotApplied(INVALID_ARGUMENT) that shows it."""
-    if not isinstance(text, str):
-        raise invalid_argument("a name is text", "give it as a str", got=repr(text)[:80])
+def valid(check: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what `check` makes of an argument; otherwise raise its refusal as NotApplied."""
     try:
-        return check(text, *more)
+        return check(*args, **kwargs)
     except Refused as e:
         advised = ";" in e.what
         raise NotApplied(e.code, e.what if advised else f"{e.what}; give another one", e.values) from e
 
 
-def valid_number(number: object, what: str, low: float, high: float) -> float:
-    """Return `number` if it is one from `low` to `high`; otherwise, for NaN too, raise NotApplied(INVALID_ARGUMENT)."""
-    if isinstance(number, bool) or not isinstance(number, int | float) or not low <= number <= high:
-        raise invalid_argument(
-            f"{what} is a number from {low:g} to {high:g}", "give one of these", got=repr(number)[:80]
-        )
-    return number
+def valid_text(check: Callable[..., str], text: object, *more: object, what: str = "name=") -> str:
+    """Return `text` if `check(text, *more)` accepts it; otherwise raise NotApplied(INVALID_ARGUMENT) that shows it."""
+    if not isinstance(text, str):
+        raise invalid_argument(f"{what} is text", "give it as a str", got=as_given(text))
+    return valid(check, text, *more)

@@ -13,11 +13,19 @@ from nyala.replica.types import (
     Code,
     KafkaSecurity,
     Refused,
+    as_given,
+    check_flag,
+    check_kind,
     check_token,
+    check_whole,
+    kafka_addresses,
+    kafka_topics,
+    limits,
     only_reads,
+    parse_json,
 )
 
-from .argument_errors import invalid_argument, unknown_name, valid_text
+from .argument_errors import invalid_argument, unknown_name, valid, valid_text
 from .definitions import Columns, definition_of
 from .table import Table
 from .topics import PARTITIONS, PARTITIONS_MAX, TopicMaker, TopicNotMade
@@ -91,14 +99,18 @@ class Cluster:
         was not.
         """
         partitions_of_topic(partitions)
-        given = columns if columns is not None else schema
-        if given is None:
+        valid(check_flag, if_not_exists, "if_not_exists=")
+        if make_topic is not None:
+            valid(check_flag, make_topic, "make_topic=")
+        if (columns is None) == (schema is None):
+            what = "a table needs columns=, or an Arrow schema, and not both"
             raise invalid_argument(
-                "a table needs columns, or an Arrow schema", 'give them as in {"id": "int64"}', table=name
+                what, 'give them as in {"id": "int64"}', table=as_given(name), schema=as_given(schema)
             )
+        _check_format(framing, reader_schema)
         defined = definition_of(
             name,
-            given,
+            columns if columns is not None else schema,
             key=key,
             hash_buckets=hash_buckets,
             hash_columns=hash_columns,
@@ -134,6 +146,7 @@ class Cluster:
     def create_topic(self, name: str, *, partitions: int = PARTITIONS) -> int:
         """Make the Kafka topic that feeds the table, unless it exists. Returns the number of its partitions."""
         partitions_of_topic(partitions)
+        valid_text(check_token, name, "a table's name")
         topic = self.table(name).handle.source.topic
         with ExitStack() as stack:
             maker = self._topic_maker(stack, required=True)
@@ -153,6 +166,7 @@ class Cluster:
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> bool:
         """Drop a table and its rows. If there is no such table: False with `if_exists`, else NotApplied(NOT_FOUND)."""
+        valid(check_flag, if_exists, "if_exists=")
         valid_text(check_token, name, "a table's name")
         try:
             self._client.drop_table(name)
@@ -187,10 +201,17 @@ class Cluster:
 
 def partitions_of_topic(partitions: int) -> None:
     """Raise NotApplied unless a topic may have this number of partitions."""
-    if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= PARTITIONS_MAX:
-        raise invalid_argument(
-            f"a topic has 1 to {PARTITIONS_MAX} partitions", "give a whole number", partitions=repr(partitions)[:80]
-        )
+    valid(check_whole, partitions, "partitions= of a topic", 1, PARTITIONS_MAX)
+
+
+def _check_format(framing: object, reader_schema: object) -> None:
+    """Raise NotApplied unless records can be framed so, and the reader schema is JSON or empty."""
+    if not isinstance(framing, str) or framing not in kafka_topics.FRAMINGS:
+        known = " or ".join(map(repr, kafka_topics.FRAMINGS))
+        raise invalid_argument("there is no such framing=", f"it is {known}", got=as_given(framing))
+    text = valid(check_kind, reader_schema, str, "reader_schema=")
+    if text:
+        valid(parse_json, text, "reader_schema", depth_max=limits.SCHEMA_DEPTH_MAX)
 
 
 def connect(
@@ -216,10 +237,18 @@ def connect(
         )
     if not isinstance(address, str) or not address.strip():
         raise invalid_argument(
-            "connect() takes the masters' addresses", 'give them as in "localhost:7051"', got=repr(address)[:80]
+            "connect() takes the masters' addresses", 'give them as in "localhost:7051"', got=as_given(address)
         )
+    if kafka != "":
+        valid(kafka_addresses, kafka)
+    if options is not None:
+        valid(check_kind, options, ClientOptions, "options=")
+    properties = {} if kafka_properties is None else valid(check_kind, kafka_properties, Mapping, "kafka_properties=")
+    if any(not isinstance(text, str) for pair in properties.items() for text in pair):
+        # The values are not shown: one of them is a password.
+        raise invalid_argument("kafka_properties= has names and values that are text", "give each as a str")
     try:
-        security = KafkaSecurity(tuple(sorted((kafka_properties or {}).items())))
+        security = KafkaSecurity(tuple(sorted(properties.items())))
         client = Client(parse_masters(address), options)
     except Refused as e:
         raise NotApplied(e.code, e.what, e.values) from e

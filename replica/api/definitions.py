@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nyala.replica.client import NotApplied
 from nyala.replica.rows import Column, ColumnType, Misfit, PartitionSpec, TableSchema, array_of, type_of_arrow
-from nyala.replica.types import Refused, check_column_name, check_source_topic, check_table_name, limits
+from nyala.replica.types import (
+    as_given,
+    check_column_name,
+    check_kind,
+    check_list,
+    check_measure,
+    check_names,
+    check_source_topic,
+    check_table_name,
+    check_whole,
+    limits,
+    text_of,
+)
 
-from .argument_errors import invalid_argument, unknown_name, valid_number, valid_text
+from .argument_errors import invalid_argument, unknown_name, valid, valid_text
 
-_Made = TypeVar("_Made")
 _TYPE_TEXT = re.compile(r"^\s*([a-z0-9_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null)?\s*$", re.IGNORECASE)
 _OTHER_NAMES = {
     "boolean": "bool",
@@ -69,14 +79,12 @@ def definition_of(
     """Return the table that a user describes; NotApplied if it cannot be. The arguments are those of `create_table`. No
     master is asked."""
     valid_text(check_table_name, name)
-    topic = topic or f"writes.{name}"
-    valid_text(check_source_topic, topic)
-    valid_number(replication_factor, "replication_factor=", 1, 7)
+    topic = f"writes.{name}" if topic == "" else topic
+    valid_text(check_source_topic, topic, what="topic=")
+    factor = valid(check_whole, replication_factor, "replication_factor=", 1, 7)
     most_s = limits.HISTORY_RETENTION_US_MAX / 1e6
-    retention_us = int(1e6 * valid_number(history_retention_s, "history_retention_s=", 0, most_s))
+    retention_us = int(1e6 * valid(check_measure, history_retention_s, "history_retention_s=", 0, most_s))
     schema = schema_of(columns, key)
-    for column in schema.columns:
-        valid_text(check_column_name, column.name)
     spec = partition_of(
         schema,
         hash_buckets=hash_buckets,
@@ -84,21 +92,24 @@ def definition_of(
         range_column=range_column,
         range_splits=range_splits,
     )
-    return Definition(schema, spec, replication_factor, retention_us, topic)
+    return Definition(schema, spec, factor, retention_us, topic)
 
 
 def schema_of(columns: Columns, key: str | Sequence[str]) -> TableSchema:
     """Return the schema that a user describes. Key columns are never nullable; others are, unless their type contains
     "not null"."""
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys = (key,) if isinstance(key, str) else valid(check_names, key, "key=", limits.COLUMNS_MAX)
     made = [_column(pos + 1, name, kind, name in keys) for pos, (name, kind) in enumerate(_pairs(columns))]
+    if not made:
+        todo = 'give them as in {"id": "int64"}'
+        raise invalid_argument("a table needs columns", todo, columns=as_given(columns))
     names = [c.name for c in made]
     for name in keys:
         if name not in names:
             raise unknown_name("column", name, names)
     if not keys:
         raise invalid_argument("a table needs a primary key", "name its columns in key=", columns=", ".join(names))
-    return _as_mistake(lambda: TableSchema(1, tuple(made), keys))
+    return valid(lambda: TableSchema(1, tuple(made), keys))
 
 
 def partition_of(
@@ -110,21 +121,28 @@ def partition_of(
     range_splits: Sequence[object],
 ) -> PartitionSpec:
     """Return the partition spec that a user describes; default: all key columns are hashed."""
-    columns = tuple(hash_columns) if hash_columns is not None else schema.key
+    columns = schema.key
+    if hash_columns is not None:
+        columns = valid(check_names, hash_columns, "hash_columns=", limits.COLUMNS_MAX)
+    valid(check_kind, range_column, str, "range_column=")
+    buckets = valid(check_whole, hash_buckets, "hash_buckets=", 1, limits.TABLETS_PER_TABLE_MAX)
     for name in (*columns, *((range_column,) if range_column else ())):
         if not schema.has(name):
             raise unknown_name("column", name, schema.names)
 
-    splits = tuple(range_splits)
+    splits = valid(check_list, range_splits, "range_splits=", limits.TABLETS_PER_TABLE_MAX - 1)
+    if splits and not range_column:
+        todo = "name the column that they split"
+        raise invalid_argument("range_splits= need range_column=", todo, range_splits=as_given(list(splits[:5])))
     if range_column:
         splits = tuple(_exactly("a split", split, schema.column(range_column)) for split in splits)
 
     def make() -> PartitionSpec:
-        spec = PartitionSpec(columns, hash_buckets, range_column=range_column, range_splits=splits)
+        spec = PartitionSpec(columns, buckets, range_column=range_column, range_splits=splits)
         spec.validate_for(schema)
         return spec
 
-    return _as_mistake(make)
+    return valid(make)
 
 
 def _exactly(what: str, value: object, column: Column) -> object:
@@ -137,16 +155,9 @@ def _exactly(what: str, value: object, column: Column) -> object:
             "change it, or give the column a type that holds it",
             column=column.name,
             type=column.type_text,
-            value=repr(value)[:80],
+            value=as_given(value),
             reason=e.reason,
         ) from e
-
-
-def _as_mistake(make: Callable[[], _Made]) -> _Made:
-    try:
-        return make()
-    except Refused as e:
-        raise NotApplied(e.code, e.what, e.values) from e
 
 
 def _pairs(columns: Columns) -> list[tuple[str, Any]]:
@@ -155,17 +166,18 @@ def _pairs(columns: Columns) -> list[tuple[str, Any]]:
     if isinstance(columns, Mapping):
         return list(columns.items())
     pairs = []
-    for item in columns:
+    for item in valid(check_list, columns, "columns=", limits.COLUMNS_MAX):
         if isinstance(item, Column | pa.Field):
             pairs.append((item.name, item))
         elif isinstance(item, tuple | list) and len(item) == 2:
             pairs.append((item[0], item[1]))
         else:
-            raise invalid_argument("this is no column", 'give a column as ("name", "type")', got=repr(item)[:80])
+            raise invalid_argument("this is no column", 'give a column as ("name", "type")', got=as_given(item))
     return pairs
 
 
 def _column(column_id: int, name: str, kind: Any, in_key: bool) -> Column:
+    valid_text(check_column_name, name, what="a column's name")
     if isinstance(kind, Column):
         return replace(kind, default=_exactly("the default", kind.default, kind))
     nullable = True
@@ -173,12 +185,12 @@ def _column(column_id: int, name: str, kind: Any, in_key: bool) -> Column:
         nullable = kind.nullable
         kind = kind.type
     if isinstance(kind, pa.DataType):
-        column_type, precision, scale = _as_mistake(lambda: type_of_arrow(kind))
+        column_type, precision, scale = valid(lambda: type_of_arrow(kind))
     else:
-        text = _PYTHON_TYPES.get(kind, "") if isinstance(kind, type) else str(kind)
-        column_type, precision, scale, required = _type_of_text(name, text or repr(kind))
+        text = _PYTHON_TYPES.get(kind, "") if isinstance(kind, type) else text_of(kind)
+        column_type, precision, scale, required = _type_of_text(name, text or as_given(kind))
         nullable = nullable and not required
-    return _as_mistake(
+    return valid(
         lambda: Column(
             id=column_id,
             name=name,

@@ -15,7 +15,7 @@ import datetime as dt
 import decimal
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,9 @@ from nyala.replica.rows import (
     exact_predicate,
     time_of_text,
 )
-from nyala.replica.types import Refused, limits, shown
+from nyala.replica.types import Refused, as_given, check_kind, limits, shown
 
-from .argument_errors import invalid_argument, unknown_name
+from .argument_errors import invalid_argument, unknown_name, valid
 
 
 class Condition:
@@ -72,9 +72,9 @@ def _text_of(predicate: Predicate) -> str:
     if predicate.op in ("is_null", "is_not_null"):
         return f"{name} {predicate.op.replace('_', ' ')}"
     if predicate.op == "in":
-        shown = ", ".join(repr(v) for v in predicate.values[:5]) + (", ..." if len(predicate.values) > 5 else "")
+        shown = ", ".join(as_given(v) for v in predicate.values[:5]) + (", ..." if len(predicate.values) > 5 else "")
         return f"{name} in ({shown})"
-    return f"{name} {predicate.op} {predicate.values[0]!r}"
+    return f"{name} {predicate.op} {as_given(predicate.values[0])}"
 
 
 def _is_nan(value: object) -> bool:
@@ -88,7 +88,7 @@ class Col:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
-            raise invalid_argument("col() takes a column's name", 'give it as in col("price")', got=repr(name))
+            raise invalid_argument("col() takes a column's name", 'give it as in col("price")', got=as_given(name))
         self.name = name
 
     def _compare(self, op: str, value: object) -> Condition:
@@ -123,9 +123,9 @@ class Col:
     def isin(self, values: Iterable[object]) -> Condition:
         """Return the condition that the column equals one of the values. All conditions of one scan have at most
         100,000 values, of 7 MiB together."""
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
             raise invalid_argument(
-                "isin() takes a list of values", "give one, as in isin([1, 2])", got=repr(values)[:80]
+                "isin() takes a list of values", "give one, as in isin([1, 2])", got=as_given(values)
             )
         # `values` may be endless: one more than a scan may have is enough for the refusal.
         given = tuple(itertools.islice(values, limits.SCAN_VALUES_MAX + 1))
@@ -171,9 +171,11 @@ def as_condition(where: Where) -> Condition:
     if isinstance(where, Col):
         raise invalid_argument("a column is no condition", "compare it with something", column=where.name)
     if isinstance(where, list | tuple):
+        if nested := [part for part in where if isinstance(part, list | tuple)]:
+            raise invalid_argument("where= takes one list", "join its conditions in it", got=as_given(nested[0]))
         return Condition(p for part in where for p in as_condition(part).predicates)
     raise invalid_argument(
-        "where= takes a condition, text, or a list of them", 'give one such as nyala.col("x") > 3', got=repr(where)[:80]
+        "where= takes a condition, text, or a list of them", 'give one such as nyala.col("x") > 3', got=as_given(where)
     )
 
 
@@ -279,7 +281,7 @@ class _Reader:
 
 def parse_condition(text: str) -> Condition:
     """Parse text, for example `carrier = 'AA' and delay > 10`; the refusal names the position of a mistake."""
-    reader = _Reader(text)
+    reader = _Reader(valid(check_kind, text, str, "a condition's text"))
     if not reader.tokens:
         return Condition(())
     parts: list[Predicate] = []
@@ -384,7 +386,7 @@ def _as_type(value: Any, column: Column) -> object:
             "give one of the column's type",
             column=column.name,
             type=column.type.value,
-            value=repr(value)[:80],
+            value=as_given(value),
             value_type=type(value).__name__,
             **({"reason": reason} if reason else {}),
         )

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from nyala.replica.rows import RowOp, TableSchema
+from nyala.replica.types import as_given
 
 from .argument_errors import invalid_argument
 from .writing import as_table, conform
@@ -52,7 +53,7 @@ def _as_mapping(key: object, schema: TableSchema, row: int) -> Mapping[str, obje
             "give a tuple of their values, in key order" if len(schema.key) > 1 else "give its value",
             row=row,
             key=", ".join(schema.key),
-            got=repr(key)[:80],
+            got=as_given(key),
         )
     return dict(zip(schema.key, values, strict=True))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
@@ -12,9 +11,20 @@ import pyarrow as pa
 
 from nyala.replica.client import Client, OnError, ScanSpec, TableHandle, result_schema
 from nyala.replica.rows import RowOp, TableSchema, python_rows, python_values
-from nyala.replica.types import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, only_reads, staleness_problem
+from nyala.replica.types import (
+    LOGICAL_BITS,
+    MAX_HYBRID_TIME,
+    as_given,
+    check_flag,
+    check_names,
+    check_whole,
+    hybrid_from_us,
+    limits,
+    only_reads,
+    staleness_problem,
+)
 
-from .argument_errors import invalid_argument
+from .argument_errors import invalid_argument, valid
 from .expressions import Where, as_condition, bound, column_of
 from .keys import Key, Row, keys_of
 from .writing import WriteResult, checked_on_error, write
@@ -43,11 +53,11 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
         hybrid = at
     else:
         raise invalid_argument(
-            "at= takes a datetime with its zone, or a hybrid time", "give one of them", at=repr(at)[:80]
+            "at= takes a datetime with its zone, or a hybrid time", "give one of them", at=as_given(at)
         )
     if not EARLIEST_HYBRID_TIME <= hybrid <= MAX_HYBRID_TIME:
         raise invalid_argument(
-            "at= is no time since the year 2000", "hybrid times are microseconds * 4096", at=repr(at)[:80]
+            "at= is no time since the year 2000", "hybrid times are microseconds * 4096", at=as_given(at)
         )
     return hybrid
 
@@ -55,25 +65,26 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
 def staleness_us_of(staleness: float) -> int:
     """Return the microseconds of `staleness=` seconds; refused unless above the most that servers' clocks may
     differ."""
-    if not isinstance(staleness, int | float) or isinstance(staleness, bool) or math.isnan(staleness):
+    if not isinstance(staleness, int | float) or isinstance(staleness, bool) or staleness != staleness:
         raise invalid_argument(
-            "staleness= is a number of seconds", "give one, as in staleness=5", staleness=repr(staleness)[:80]
+            "staleness= is a number of seconds", "give one, as in staleness=5", staleness=as_given(staleness)
         )
-    if problem := staleness_problem(staleness * 1e6):
+    us = 1e6 * max(-1, min(staleness, limits.STALENESS_US_MAX))
+    if problem := staleness_problem(us):
         raise invalid_argument(
-            problem, "give one between them, or leave it out for a strong read", staleness=repr(staleness)
+            problem, "give one between them, or leave it out for a strong read", staleness=as_given(staleness)
         )
-    return int(staleness * 1e6)
+    return int(us)
 
 
 def named(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...] | None:
     """Return the names in `columns=`, None for all; NotApplied unless each is a column and comes once."""
-    if isinstance(columns, str):
-        raise invalid_argument("columns= takes a list of names", "put the name into a list", got=columns)
-    names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
+    names = None if columns is None else valid(check_names, columns, "columns=", limits.COLUMNS_MAX)
+    for name in names or ():
+        column_of(schema, name)
     if names is not None and (not names or len(set(names)) < len(names)):
         raise invalid_argument(
-            "columns= names at least one column, and each once", "leave it out for all columns", got=", ".join(names)
+            "columns= names at least one column, and each once", "leave it out for all columns", got=as_given(columns)
         )
     return names
 
@@ -200,21 +211,19 @@ class Table:
         """
         schema = self._handle.schema
         names = named(columns, schema)
-        if limit is not None and (
-            not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= limits.NUMBER_MAX
-        ):
-            raise invalid_argument(
-                "limit= is a positive whole number", "leave it out for all rows", limit=repr(limit)[:80]
-            )
+        most = 0 if limit is None else valid(check_whole, limit, "limit=", 1, limits.NUMBER_MAX)
         if at is not None and staleness is not None:
             raise invalid_argument(
-                "at= and staleness= exclude each other", "give one of them", at=str(at), staleness=staleness
+                "at= and staleness= exclude each other",
+                "give one of them",
+                at=as_given(at),
+                staleness=as_given(staleness),
             )
         spec = ScanSpec(
             names,
             bound(as_condition(where), schema),
             hybrid_time_of(at),
-            limit or 0,
+            most,
             staleness_us=0 if staleness is None else staleness_us_of(staleness),
         )
         return Scan(self._client, self._handle, spec)
@@ -267,6 +276,7 @@ class Table:
         are applied and stay so. With `on_error="return"` the result has all that instead. A call that fails as a whole
         raises NotApplied or OutcomeUnknown.
         """
+        valid(check_flag, ignore_existing, "ignore_existing=")
         return self._write(rows, RowOp.INSERT_IGNORE if ignore_existing else RowOp.INSERT, on_error)
 
     def upsert(self, rows: Any, *, ignore_null: bool = False, on_error: OnError = "raise") -> WriteResult:
@@ -283,14 +293,17 @@ class Table:
 
         `ignore_null`: a null leaves the column as it is.
         """
+        valid(check_flag, ignore_missing, "ignore_missing=")
         return self._write(rows, RowOp.UPDATE_IGNORE if ignore_missing else RowOp.UPDATE, on_error, ignore_null)
 
     def delete(self, rows: Any, *, ignore_missing: bool = False, on_error: OnError = "raise") -> WriteResult:
         """Remove the rows of these keys; other columns are ignored. Rows and `on_error` as in `insert`."""
+        valid(check_flag, ignore_missing, "ignore_missing=")
         return self._write(rows, RowOp.DELETE_IGNORE if ignore_missing else RowOp.DELETE, on_error)
 
     def _write(self, rows: Any, op: RowOp, on_error: OnError, ignore_null: bool = False) -> WriteResult:
         how = checked_on_error(on_error)
+        valid(check_flag, ignore_null, "ignore_null=")
         result = write(self._client, self._handle, rows, op, ignore_null=ignore_null)
         return result if how == "return" else result.raise_for_errors()
 

@@ -23,7 +23,7 @@ from nyala.replica.client import (
     wire_batches,
 )
 from nyala.replica.rows import Column, Misfit, RowOp, TableSchema, array_of, cast_exactly, key_hash, python_rows
-from nyala.replica.types import Applied, Refused, RowCode
+from nyala.replica.types import Applied, Refused, RowCode, as_given
 
 from .argument_errors import invalid_argument, unknown_name
 from .expressions import column_of
@@ -84,16 +84,16 @@ def advice(codes: Sequence[RowCode], op: RowOp | None) -> str:
 def checked_on_error(on_error: str) -> OnError:
     """Return `on_error`; NotApplied unless it is one of the two allowed values."""
     for known in get_args(OnError):
-        if on_error == known:
+        if isinstance(on_error, str) and on_error == known:
             return cast(OnError, known)
     wrong = "there is no such on_error="
-    raise invalid_argument(wrong, 'on_error= is "raise" or "return"', on_error=repr(on_error)[:80])
+    raise invalid_argument(wrong, 'on_error= is "raise" or "return"', on_error=as_given(on_error))
 
 
 def as_table(rows: Any, schema: TableSchema) -> Any:
     """Return a pa.Table of a user's rows, with the columns as given. The values of a list of dicts get the schema's
     types."""
-    kind = type(rows).__name__
+    given, kind = rows, type(rows).__name__
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -102,7 +102,7 @@ def as_table(rows: Any, schema: TableSchema) -> Any:
         rows = [rows]
     if isinstance(rows, str | bytes):
         raise invalid_argument(
-            "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=repr(rows)[:80]
+            "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=as_given(rows)
         )
     if type(rows).__module__.split(".")[0] == "pandas" and hasattr(rows, "columns"):
         return _table_of_pandas(rows, schema)
@@ -116,7 +116,10 @@ def as_table(rows: Any, schema: TableSchema) -> Any:
     if isinstance(rows, Iterable):
         return _table_of_dicts(list(rows), schema)
     raise invalid_argument(
-        "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=kind
+        "these are no rows",
+        "rows are a pyarrow, pandas or polars table, or a list of dicts",
+        got=kind,
+        value=as_given(given),
     )
 
 
@@ -126,7 +129,7 @@ def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
     for pos, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise invalid_argument(
-                "each row is a dict of column names and values", 'give it as in {"id": 1}', row=pos, got=repr(row)[:80]
+                "each row is a dict of column names and values", 'give it as in {"id": 1}', row=pos, got=as_given(row)
             )
         if row.keys() != rows[0].keys():
             odd = sorted(map(str, set(row) ^ set(rows[0])))
@@ -174,7 +177,7 @@ def _value_mistake(column: Column, misfit: Misfit) -> NotApplied:
         column=column.name,
         type=str(column.arrow_type),
         row=misfit.row,
-        value=repr(misfit.value)[:80],
+        value=as_given(misfit.value),
         value_type=type(misfit.value).__name__,
         reason=misfit.reason,
     )

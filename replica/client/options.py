@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from nyala.replica.types import check, check_number, limits
+from nyala.replica.types import Code, Refused, check_measure, check_whole, limits
+
+_AT_ONCE = ("writes_inflight_per_tablet_max", "scan_parallel_max")
+COUNT_MAX = 1 << 31
+"""Bounds the numbers of writes and bytes that an option may allow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +39,30 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         for field in fields(self):
+            value = getattr(self, field.name)
             if field.name.endswith("_s"):
-                check_number(getattr(self, field.name), field.name, 0, limits.SECONDS_MAX)
-        check(0 < self.backoff_first_s <= self.backoff_max_s, "back-off grows", first_s=self.backoff_first_s)
-        check(0 < self.attempt_timeout_s <= self.write_timeout_s, "an attempt fits", attempt_s=self.attempt_timeout_s)
-        remembered_s = limits.LEDGER_CLIENT_TTL_US / 1e6
-        check(self.write_timeout_s <= remembered_s / 2, "tablets remember a write", write_s=self.write_timeout_s)
-        check(self.timeout_s > 0 and self.scan_timeout_s > 0 and self.connect_timeout_s > 0, "deadlines are positive")
-        check(1 <= self.writes_inflight_per_tablet_max <= 64, "window", window=self.writes_inflight_per_tablet_max)
-        check(self.writes_inflight_max >= 1, "window", window=self.writes_inflight_max)
-        check(self.write_bytes_inflight_max >= limits.BATCH_SIZE_BYTES_MAX, "one batch fits into the window")
-        check(1 <= self.scan_parallel_max <= 64, "scan_parallel_max", scan_parallel_max=self.scan_parallel_max)
+                check_measure(value, field.name, 0, limits.SECONDS_MAX)
+            else:
+                check_whole(value, field.name, 1, 64 if field.name in _AT_ONCE else COUNT_MAX)
+        write_s_max = limits.LEDGER_CLIENT_TTL_US / 2e6
+        batch = limits.BATCH_SIZE_BYTES_MAX
+        for holds, name, what in (
+            (self.timeout_s > 0, "timeout_s", "is above 0"),
+            (self.scan_timeout_s > 0, "scan_timeout_s", "is above 0"),
+            (self.connect_timeout_s > 0, "connect_timeout_s", "is above 0"),
+            (0 < self.backoff_first_s <= self.backoff_max_s, "backoff_first_s", "is above 0, up to backoff_max_s"),
+            (
+                0 < self.attempt_timeout_s <= self.write_timeout_s,
+                "attempt_timeout_s",
+                "is above 0, up to write_timeout_s",
+            ),
+            (
+                self.write_timeout_s <= write_s_max,
+                "write_timeout_s",
+                f"is at most {write_s_max:g}, half the time for which tablets remember a write",
+            ),
+            (self.write_bytes_inflight_max >= batch, "write_bytes_inflight_max", f"holds a batch of {batch} bytes"),
+        ):
+            if not holds:
+                related = {f.name: getattr(self, f.name) for f in fields(self) if f.name == name or f.name in what}
+                raise Refused(Code.INVALID_ARGUMENT, f"{name} {what}; give another number", related)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 
 _BASES: tuple[type, ...] = (bool, dt.datetime, int, float, str, bytes, bytearray, memoryview, dt.date, decimal.Decimal)
 """The Python types whose conversions are known. A type counts as the first of them that it is a subclass of."""
+_NESTED = (list, tuple, set, frozenset, Mapping, np.ndarray)
 _DIRECT: dict[str, set[type]] = {
     "bool": {bool},
     "integer": {int},
@@ -143,6 +144,9 @@ def _of_python(values: Sequence[object], kind: pa.DataType) -> pa.Array:
         values = [_of_numpy(v) if isinstance(v, np.generic) else v for v in values]
         types = set(map(type, values))
     types.discard(type(None))
+    if nested := [t.__name__ for t in types if issubclass(t, _NESTED)]:
+        # pyarrow would read all that is within it: a list that holds itself ends the process.
+        raise TypeError(f"a {nested[0]} is no value of a column")
     groups = {_base(t) for t in types}
     if decimal.Decimal in groups:
         check_decimals(values)

@@ -2,6 +2,7 @@
 
 from . import limits
 from .allocator import give_back_free_memory, keep_memory_low
+from .arguments import as_given, check_flag, check_kind, check_list, check_measure, check_names, check_whole
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .decisions import Action, Decision, Outcome, Proposal, ReplicaReport, Report, Result, Subject, Wanted
 from .errors import (
@@ -21,6 +22,7 @@ from .errors import (
     only_reads,
     printable,
     read_number,
+    text_of,
 )
 from .generation import generation_of, next_generation, offset_in_generation
 from .heartbeats import FailingCopy, Heartbeat
@@ -40,7 +42,7 @@ from .ids import (
     new_uuid,
     place_to_listen,
 )
-from .kafka_reach import reach_kafka
+from .kafka_reach import kafka_addresses, reach_kafka
 from .kafka_security import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 from .lazy_imports import lazy_imports
 from .names import (

@@ -7,7 +7,7 @@ may be repeated only with a request id, a sequence number, a source's offset, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, IntEnum
 from typing import TypeVar
@@ -126,6 +126,15 @@ def _escaped(number: int) -> str:
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
+def text_of(value: object, as_text: Callable[[object], str] = str) -> str:
+    """Return the text of a value that an error shows. Never raises: Python makes no text of a number of 5,000 digits,
+    and the class of a user's object may be wrong."""
+    try:
+        return as_text(value)
+    except Exception:  # noqa: BLE001 - a user's object may raise anything
+        return f"<{type(value).__name__} without a text>"
+
+
 VALUE_CHARS_MAX = 1024
 """Bounds the characters of one value in an error's text: a damaged file may hold a list as long as itself."""
 
@@ -140,7 +149,7 @@ class ReplicaError(Exception):
         self.values = values
 
     def __str__(self) -> str:
-        fields = ", ".join(f"{k}={_shortened(printable(str(v)))}" for k, v in self.values.items())
+        fields = ", ".join(f"{k}={_shortened(printable(text_of(v)))}" for k, v in self.values.items())
         return f"{self.what} ({fields})" if fields else self.what
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from .arguments import as_given
 from .errors import check
 
 _UUID = re.compile(r"^[0-9a-f]{32}$")
@@ -100,7 +101,7 @@ class Address:
     def given(cls, text: str) -> Address:
         """Read what a person gives: `host:port`, a host of IPv6 in brackets; the ValueError describes what is wrong."""
         if place_to_listen(text)[1] == 0:
-            raise ValueError(f"{text!r} is no address: nobody listens on port 0")
+            raise ValueError(f"{as_given(text)} is no address: nobody listens on port 0")
         return cls.parse(text)
 
 
@@ -108,13 +109,13 @@ def place_to_listen(text: str) -> tuple[str, int]:
     """Read (host, port) of `host:port`, an IPv6 host in brackets, as in `[::1]:7051`; port 0 is a free one. The
     ValueError describes what is wrong."""
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdigit()):
-        raise ValueError(f"{text!r} is not an address of the form host:port")
+    if not colon or not host.isprintable() or not host.strip() or not (port.isascii() and port.isdigit()):
+        raise ValueError(f"{as_given(text)} is not an address of the form host:port")
     if len(port) > 5 or int(port) > PORT_MAX:
-        raise ValueError(f"{text!r} is no address: ports go up to {PORT_MAX}")
+        raise ValueError(f"{as_given(text)} is no address: ports go up to {PORT_MAX}")
     if ":" in host and not (host[0] == "[" and host[-1] == "]"):
         raise ValueError(
-            f"{text!r} is not an address of the form host:port: an IPv6 host has brackets, as in [::1]:7051"
+            f"{as_given(text)} is not an address of the form host:port: an IPv6 host has brackets, as in [::1]:7051"
         )
     return host, int(port)
 

@@ -17,6 +17,9 @@ COMPACTED = (DECISIONS, REPORTS)
 """Topics of state: a later record replaces the earlier one of its key."""
 
 
+FRAMINGS = ("single-object", "confluent", "bare")
+"""The ways in which a record of a table's topic names its writer schema (`nyala.pipeline.Framing`)."""
+
 WRITES_SETTINGS = {"cleanup.policy": "delete", "max.message.bytes": str(2 * limits.ROW_SIZE_BYTES_MAX)}
 """The settings of a topic that feeds a table. Compaction would drop events that the table still needs. The largest row
 fits with its key, its numbers and Kafka's frame, for which Kafka's default, 1 MiB for all, has no room. How long Kafka

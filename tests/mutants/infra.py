@@ -145,7 +145,7 @@ MUTANTS = (
         name="advice twice",
         test="tests/unit/infra/test_interrupted_commands.py::test_small_mistakes_get_their_advice_once",
         file="replica/api/argument_errors.py",
-        function="valid_text",
+        function="valid",
         before="""advised = ";" in e.what""",
         after="advised = False",
     ),

@@ -758,4 +758,12 @@ MUTANTS = (
         before="0 <= range_pos <= len(self.range_splits)",
         after="0 <= range_pos < len(self.range_splits)",
     ),
+    Mutant(
+        name="nested values are read by arrow",
+        test="tests/unit/rows/test_rows_conversion.py::test_nested_value_is_refused_before_arrow_reads_it",
+        file="replica/rows/conversion.py",
+        function="_of_python",
+        before="if nested := [t.__name__ for t in types if issubclass(t, _NESTED)]:",
+        after="if nested := []:",
+    ),
 )

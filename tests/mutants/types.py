@@ -291,8 +291,8 @@ MUTANTS = (
         test="tests/unit/rpc/test_rpc_names.py::test_values_in_the_text_of_an_error_are_printable_and_bounded",
         file="replica/types/errors.py",
         function="ReplicaError.__str__",
-        before="_shortened(printable(str(v)))",
-        after="_shortened(str(v))",
+        before="_shortened(printable(text_of(v)))",
+        after="_shortened(text_of(v))",
     ),
     Mutant(
         name="values of errors have no bound",
@@ -300,8 +300,8 @@ MUTANTS = (
         test="tests/unit/rpc/test_rpc_names.py::test_values_in_the_text_of_an_error_are_printable_and_bounded",
         file="replica/types/errors.py",
         function="ReplicaError.__str__",
-        before="_shortened(printable(str(v)))",
-        after="printable(str(v))",
+        before="_shortened(printable(text_of(v)))",
+        after="printable(text_of(v))",
     ),
     Mutant(
         name="work on a thread has no row",

@@ -56,7 +56,7 @@ def checked_table(table: pb.TableInfo, topic_prefix: str = "") -> TableDescripti
     out.source.topic = out.source.topic or f"writes.{out.name}"
     check_source_topic(out.source.topic, kafka_topics.control_topics(topic_prefix))
     out.source.framing = out.source.framing or "single-object"
-    if out.source.framing not in ("single-object", "confluent", "bare"):
+    if out.source.framing not in kafka_topics.FRAMINGS:
         raise _refuse("the framing is single-object, confluent or bare", got=out.source.framing)
     try:
         checked = description_from_pb(out)

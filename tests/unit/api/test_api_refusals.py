@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.argument_errors import valid_number, valid_text
+from nyala.argument_errors import valid, valid_text
 from nyala.cluster import partitions_of_topic
 from nyala.definitions import partition_of, schema_of
 from nyala.expressions import as_condition, bound, column_of, parse_condition
@@ -21,7 +21,7 @@ from nyala.replica.client.client import parse_masters
 from nyala.replica.client.locator import Locator
 from nyala.replica.client.scans import check_spec
 from nyala.replica.rows import RowOp
-from nyala.replica.types import Address, Applied, Code, Refused, check_table_name
+from nyala.replica.types import Address, Applied, Code, Refused, check_table_name, check_whole
 from nyala.table import hybrid_time_of, staleness_us_of
 from nyala.writing import as_table, checked_on_error, conform
 from tests.harness.rows import SCHEMA
@@ -67,7 +67,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: bound(C > "seven", SCHEMA), "seven"),
     (lambda: column_of(SCHEMA, "w"), "'w'"),
     (lambda: column_of(SCHEMA, "w" * 5000), "www... (5000 characters)'; name one"),
-    (lambda: valid_number(9, "replication_factor=", 1, 7), "9"),
+    (lambda: valid(check_whole, 9, "replication_factor=", 1, 7), "9"),
     (lambda: valid_text(check_table_name, 7), "7"),
     (lambda: valid_text(check_table_name, "a b"), "a b"),
     (lambda: hybrid_time_of("now"), "now"),  # type: ignore[arg-type]

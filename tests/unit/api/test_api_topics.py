@@ -126,7 +126,7 @@ def test_table_without_a_topic_where_nobody_names_a_kafka_or_wants_one(broker: B
 def test_number_of_partitions_is_checked_before_anything_is_created(partitions: Any, broker: Broker) -> None:
     """Goal: nothing is half done for a wrong number. Method: numbers out of range, and no numbers."""
     masters = Masters(broker.bootstrap)
-    with pytest.raises(nyala.NotApplied, match="1 to 1000 partitions"):
+    with pytest.raises(nyala.NotApplied, match="partitions= of a topic is a whole number from 1 to 1000"):
         cluster(masters).create_table("t", COLUMNS, key="k", partitions=partitions)
     assert masters.tables == {}
 

@@ -329,3 +329,14 @@ def test_stored_value_is_its_python_value_or_its_text() -> None:
         column = pa.chunked_array([some, pa.array([scalar])])
         assert python_values(column) == [*some.to_pylist(), text]
         assert python_rows(pa.table({"a": column, "b": ["x", "y", "z"]}))[2] == {"a": text, "b": "z"}
+
+
+def test_nested_value_is_refused_before_arrow_reads_it() -> None:
+    """Goal: no value ends the process: Arrow follows a list that holds itself until the stack is full. Method: each
+    kind of container, for columns of two types; the one that holds itself comes last."""
+    endless: list[object] = []
+    endless.append(endless)
+    for value in ([1], (1,), {1}, frozenset((1,)), {"a": 1}, np.array([1]), endless):
+        for kind in (pa.int64(), pa.string()):
+            with pytest.raises(Misfit, match=f"a {type(value).__name__} is no value of a column"):
+                array_of([None, value], kind)
