@@ -719,7 +719,7 @@ REPEATED: dict[str, int] = {
     "TableSchema.columns": COLUMNS_MAX,
     "TableSchema.key": COLUMNS_MAX,
     "PartitionSpec.hash_columns": COLUMNS_MAX,
-    "PartitionSpec.range_splits_json": 10_000,
+    "PartitionSpec.range_splits_json": TABLETS_PER_TABLE_MAX - 1,
     "TableInfo.writer_schemas": 1000,
     "TableInfo.older_schemas": 100,
     "RaftConfig.members": CONFIG_MEMBERS_MAX,

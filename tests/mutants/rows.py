@@ -720,13 +720,27 @@ MUTANTS = (
         after="kind",
     ),
     Mutant(
-        name="a new table's tablets are built to be counted",
+        name="splits of a table of too many tablets are read",
         rows="IN-60",
-        test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_masters_cost_no_more_than_is_stated",
-        file="replica/rows/partition.py",
-        function="PartitionSpec.tablets",
-        before="return self.buckets * (len(self.range_splits) + 1)",
-        after="return len(self.partitions)",
+        test=(
+            "tests/unit/master/test_master_loop_steps.py::"
+            "test_table_of_too_many_ranges_is_refused_in_a_short_step_of_the_loop"
+        ),
+        file="replica/master/requests/conversions.py",
+        function="checked_table",
+        before="if tablets > limits.TABLETS_PER_TABLE_MAX:",
+        after="description_from_pb(out)\nif tablets > limits.TABLETS_PER_TABLE_MAX:",
+    ),
+    Mutant(
+        name="ten thousand splits are read",
+        rows="IN-60",
+        test=(
+            "tests/unit/master/test_master_loop_steps.py::"
+            "test_table_of_too_many_ranges_is_refused_in_a_short_step_of_the_loop"
+        ),
+        file="replica/types/limits.py",
+        before='"PartitionSpec.range_splits_json": TABLETS_PER_TABLE_MAX - 1,',
+        after='"PartitionSpec.range_splits_json": 10_000,',
     ),
     Mutant(
         name="a server builds a table's tablets to count them",

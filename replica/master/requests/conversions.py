@@ -58,14 +58,16 @@ def checked_table(table: pb.TableInfo, topic_prefix: str = "") -> TableDescripti
     out.source.framing = out.source.framing or "single-object"
     if out.source.framing not in kafka_topics.FRAMINGS:
         raise _refuse("the framing is single-object, confluent or bare", got=out.source.framing)
+    # Before the splits are read, because that takes time for each.
+    tablets = out.partition.buckets * (len(out.partition.range_splits_json) + 1)
+    if tablets > limits.TABLETS_PER_TABLE_MAX:
+        what = "the table has too many tablets, which are its hash buckets times its ranges: use fewer of either"
+        raise _refuse(what, tablets=tablets, max=limits.TABLETS_PER_TABLE_MAX)
     try:
         checked = description_from_pb(out)
     except InvariantViolation as error:
         raise _refuse(str(error), table=out.name) from error
     check_numbers(checked)
-    if (tablets := checked.partition.tablets) > limits.TABLETS_PER_TABLE_MAX:
-        what = "the table has too many tablets, which are its hash buckets times its ranges: use fewer of either"
-        raise _refuse(what, tablets=tablets, max=limits.TABLETS_PER_TABLE_MAX)
     check_defaults(checked.schema)
     check_description(checked)
     return checked

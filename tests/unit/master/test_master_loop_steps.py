@@ -16,8 +16,8 @@ from nyala.replica.master.tablets.descriptions import Descriptions, encoded_for_
 from nyala.replica.master.tablets.kept_view import LOOKS_PER_STEP
 from nyala.replica.master.tablets.order_batch import CREATIONS_MAX
 from nyala.replica.raft import AppendEntries
-from nyala.replica.rpc import pb
-from nyala.replica.types import Member, OpId, Refused, limits
+from nyala.replica.rpc import checked_request, pb
+from nyala.replica.types import Code, Member, OpId, Refused, limits
 from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.loop_steps import counted_steps
 from tests.harness.master_calls import MASTER, SECOND_MASTER, MasterWorld, S, where
@@ -131,6 +131,36 @@ def test_tables_of_the_most_tablets_are_no_long_step_of_the_loop(replicas: int) 
                 with counted_steps() as steps:
                     await world.done(method, request)
                 assert max(steps) <= limits.REQUEST_STEPS + 40 * many, (method, sorted(steps)[-3:])
+        finally:
+            await world.end()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("splits", "buckets"), [(9_999, 1), (limits.TABLETS_PER_TABLE_MAX - 1, 2)])
+def test_table_of_too_many_ranges_is_refused_in_a_short_step_of_the_loop(splits: int, buckets: int) -> None:
+    """IN-60. Goal: the refusal of a table with more ranges than it may have does not delay heartbeats, votes and other
+    requests: its splits are counted before one is read. Method: the request comes as bytes, with more splits than any
+    table has, and with as many as one may have, but in several buckets. The calls of functions in each step of the
+    loop are counted, with the reading of the message."""
+    info = table_info("big", buckets=buckets)
+    info.partition.range_column = info.schema.key[0]
+    info.partition.range_splits_json.extend(str(n).encode() for n in range(splits))
+    data = pb.CreateTableRequest(table=info, request_id="big").SerializeToString()
+
+    async def scenario() -> None:
+        world = MasterWorld()
+        await world.begin()
+        try:
+            with counted_steps() as steps:
+                try:
+                    request = checked_request("MasterService.CreateTable", data, pb.CreateTableRequest)
+                    code = (await world.call("MasterService", "CreateTable", request)).error.code
+                except Refused as error:
+                    code = error.code
+                await asyncio.sleep(0)
+            assert code in (Code.TOO_LARGE, Code.INVALID_ARGUMENT)
+            assert max(steps) <= 20 * limits.TABLETS_PER_TABLE_MAX, sorted(steps)[-3:]
         finally:
             await world.end()
 
