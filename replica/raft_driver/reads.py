@@ -53,7 +53,7 @@ class Reads:
         """Answer the caller that leadership could not be confirmed."""
         _, done = self._tokens.pop(token, (0, None))
         if done is not None:
-            done(Refused(code, "leadership was not confirmed for a read", detail=leader_hint))
+            done(Refused(code, "leadership was not confirmed", detail=leader_hint))
 
     def wait_index(self, index: int, tick: int, applied_index: int, done: Done) -> None:
         """Call `done(index)` when `index` is applied, or `done(Refused)`."""

@@ -729,7 +729,7 @@ MUTANTS = (
         file="replica/master/requests/conversions.py",
         function="checked_table",
         before="if tablets > limits.TABLETS_PER_TABLE_MAX:",
-        after="description_from_pb(out)\nif tablets > limits.TABLETS_PER_TABLE_MAX:",
+        after="if description_from_pb(out).partition.tablets > limits.TABLETS_PER_TABLE_MAX:",
     ),
     Mutant(
         name="ten thousand splits are read",

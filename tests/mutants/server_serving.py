@@ -115,6 +115,16 @@ MUTANTS = (
         after="pass",
     ),
     Mutant(
+        name="refused write is told of a read",
+        test=(
+            "tests/unit/server/test_server_writes.py::test_bad_batch_at_a_leader_without_followers_is_told_of_its_batch"
+        ),
+        file="replica/server/requests/writes.py",
+        function="Writes.begin",
+        before="the leader knows whether it answered this write before; if not, {error.what}",
+        after="ask the leader",
+    ),
+    Mutant(
         name="what is answered stays under way",
         test=(
             "tests/unit/server/test_server_writes.py::"

@@ -145,8 +145,11 @@ class Writes:
                 return
 
             def confirmed(index: int | Refused) -> None:
-                known = None if isinstance(index, Refused) else tablet.remembered(meta.client_id, meta.sequence)
-                done(self._reply(index if isinstance(index, Refused) else known or error))
+                if isinstance(index, Refused):
+                    what = f"{index.what}: the leader knows whether it answered this write before; if not, {error.what}"
+                    done(Refused(index.code, what, index.values, detail=index.detail))
+                    return
+                done(self._reply(tablet.remembered(meta.client_id, meta.sequence) or error))
 
             replica.read_barrier(confirmed)
 

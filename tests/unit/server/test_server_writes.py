@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nyala.replica.raft_driver.reads import Reads
 from nyala.replica.rows import Column, ColumnType, RowOp
 from nyala.replica.rpc import pb
 from nyala.replica.server.requests.writes import INLINE_BYTES_MAX, ROW_ERROR_BYTES, Writes, need_same_generation
@@ -343,6 +344,37 @@ def test_measured_batch_that_does_not_go_on_holds_nobody_up(ends: str, monkeypat
                 assert refused.value.code is Code.NOT_LEADER
                 assert (await behind).rows_applied == 1
             assert [row for rows in tablet.scan() for row in rows.to_pylist()] == [{"k": 1, "v": "behind", "n": None}]
+
+    run_pair(scenario)
+
+
+def test_bad_batch_at_a_leader_without_followers_is_told_of_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the refusal of a write speaks of the write, and of what is wrong with its batch, and of no read. Method: a
+    damaged batch comes to a leader that cannot say whether it answered the write before, because its leadership is not
+    confirmed, or not in time."""
+
+    async def scenario(pair: Pair) -> None:
+        request = write_request(pair.leader.uuid, pair.leader.hosted.tablet_id, batch([1], ["x"]))
+        request.payload_crc, request.client_id, request.sequence = 1, "c1", 1
+        replica = pair.leader.hosted.replica
+        assert replica is not None
+        for code, end in (
+            (Code.NOT_LEADER, lambda reads: reads.refused(1, Code.NOT_LEADER, "other@h:1")),
+            (Code.TIMED_OUT, lambda reads: reads.expire(2)),
+        ):
+
+            def barrier(_: object, done: Any, end: Any = end) -> None:
+                reads = Reads(waiters_max=1, wait_ticks_max=1)
+                reads.barrier(lambda token: None, 0, done)
+                end(reads)
+
+            monkeypatch.setattr(type(replica), "read_barrier", barrier)
+            with ThreadPoolExecutor(1) as pool, pytest.raises(Refused) as caught:
+                await writes_on(pool).write(pair.leader.hosted, request)
+            error = caught.value
+            assert error.code is code and error.applied is Applied.NOT_APPLIED
+            assert error.detail == ("other@h:1" if code is Code.NOT_LEADER else "")
+            assert "not what its sender summed up" in error.what and " read" not in error.what, error.what
 
     run_pair(scenario)
 
