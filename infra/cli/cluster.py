@@ -37,6 +37,7 @@ tablet_app = typer.Typer(help="tablets and their replicas", no_args_is_help=True
 REPLICA_HEADINGS = ("table", "tablet", "server", "role", "phase", "state", "term", "commit", "lag", "~rows", "disk")
 SPARE = ("commit", "term", "~rows", "disk", "phase")
 HOLDER = "tablet server"
+COUNTED = ("master", HOLDER)
 NOTHING = ("", "", "", "")
 """The cells for fields that only tablet servers report: for a master they are unknown, not 0."""
 _HOLDS = (
@@ -141,24 +142,31 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
         for kind, s in everyone
     ]
     rows = [
-        (kind, s.uuid[:8], _address(s), cell("alive", "green") if s.alive else cell("silent", "red"), *held, s.location,
+        (kind, s.uuid[:8], _address(s), _state(kind, s), *held, s.location,
          ", ".join(filter(None, (tools.drain_words(s), tools.maintenance_words(s), "quiescing" * s.quiescing))))
         for (kind, s), held in zip(everyone, holds, strict=True)
     ]  # fmt: skip
     headings = (
         "kind", "uuid", "address", "", "replicas", "leaders", "disk", "counted memory", "location", "wanted of it",
     )  # fmt: skip
-    document = [{"kind": kind, **_server_json(s, known=kind == HOLDER)} for kind, s in everyone]
+    document = [{"kind": kind, **_server_json(s, known=kind == HOLDER, counts=kind in COUNTED)} for kind, s in everyone]
     show_list(as_json, document, "servers", headings, rows, SERVERS_SPARE)
+
+
+def _state(kind: str, server: pb.ServerInfo) -> Any:
+    if kind not in COUNTED:
+        # Its heartbeats come, and may come of another process than the one at its address.
+        return cell("heard", "yellow")
+    return cell("alive", "green") if server.alive else cell("silent", "red")
 
 
 def _address(server: pb.ServerInfo) -> str:
     return f"{server.addresses[0].host}:{server.addresses[0].port}" if server.addresses else ""
 
 
-def _server_json(server: pb.ServerInfo, *, known: bool) -> dict[str, Any]:
+def _server_json(server: pb.ServerInfo, *, known: bool, counts: bool) -> dict[str, Any]:
     """One server as JSON. `known`: whether its contents are known; for masters, and servers that do not count, they are
-    null, not 0."""
+    null, not 0. Whether a server that does not count is alive is null, too."""
     holds: dict[str, Any] = {name: getattr(server, name) for name in _HOLDS}
     for name in ("open_files", "memory_maps"):
         use = getattr(server, name)
@@ -166,7 +174,8 @@ def _server_json(server: pb.ServerInfo, *, known: bool) -> dict[str, Any]:
     return {
         "uuid": server.uuid,
         "address": _address(server),
-        "alive": server.alive,
+        "alive": server.alive if counts else None,
+        "not_counted": server.not_counted,
         **(holds if known else dict.fromkeys(holds)),
         "last_heartbeat_us_ago": server.last_heartbeat_us_ago,
         "location": server.location,

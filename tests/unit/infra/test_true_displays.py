@@ -140,6 +140,38 @@ def test_description_of_a_table_has_its_decimals_and_its_ranges(said: str, monke
     assert (document["buckets"], document["history_retention_s"]) == (spec.buckets, 3600)
 
 
+# ----------------------------------------------------------------------------------------------------------- servers
+
+
+KNOWN = {"counts": {"alive"}, "stopped": {"silent"}, "made-up": {"heard"}, "foreign": {"heard"}}
+
+
+def test_server_that_does_not_count_is_not_shown_as_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-43. Goal: `server list` claims no state that no master knows: the heartbeats of a server that does not count
+    may come from another process than the one at its address. Method: one server that counts, a silent one, one that
+    no process answers for, and one of another cluster, in the table and in JSON."""
+    reason = "no process answers at h:1"
+    listing = pb.ListServersReply(
+        servers=[pb.ServerInfo(uuid="counts", alive=True), pb.ServerInfo(uuid="stopped")],
+        candidates=[pb.ServerInfo(uuid="made-up", alive=True, not_counted=reason)],
+        foreign=[pb.ServerInfo(uuid="foreign", alive=True)],
+    )
+
+    @contextmanager
+    def client(_: str) -> Iterator[Any]:
+        yield SimpleNamespace(list_servers=lambda: listing)
+
+    monkeypatch.setattr(cluster, "client", client)
+    monkeypatch.setattr(cluster.tools, "ask_masters", lambda *_: [])
+    lines = run("server", "list").output.splitlines()
+    shown = {uuid: {*words(line).split()} for uuid in KNOWN for line in lines if uuid in line}
+    assert {uuid: found & {"alive", "silent", "heard"} for uuid, found in shown.items()} == KNOWN
+    document = {each["uuid"]: each for each in json.loads(run("server", "list", "--json").stdout)}
+    alive = {uuid: each["alive"] for uuid, each in document.items()}
+    assert alive == {"counts": True, "stopped": False, "made-up": None, "foreign": None}
+    assert {uuid: each["not_counted"] for uuid, each in document.items() if each["not_counted"]} == {"made-up": reason}
+
+
 # ----------------------------------------------------------------------------------------------------------- sources
 
 
