@@ -28,6 +28,8 @@ from .context import (
 from .letters import KafkaProperties, login_of
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from nyala.replica.rpc import pb
 
 cluster_app = typer.Typer(help="the whole cluster", no_args_is_help=True)
@@ -153,7 +155,7 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
     show_list(as_json, document, "servers", headings, rows, SERVERS_SPARE)
 
 
-def _state(kind: str, server: pb.ServerInfo) -> Any:
+def _state(kind: str, server: pb.ServerInfo) -> Text:
     if kind not in COUNTED:
         # Its heartbeats come, and may come of another process than the one at its address.
         return cell("heard", "yellow")
