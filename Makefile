@@ -38,7 +38,7 @@ demo: setup ## a million real flight events down the whole road, with kills on t
 	$(VENV)/bin/nyala demo
 
 test: setup ## the tests, in under ten minutes on two cores
-	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and not ($(REAL))" --durations=5
+	$(PY) -m pytest -q -n 4 --dist loadgroup -m "not deep and not ($(REAL))" --durations=5
 	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and ($(REAL))" --durations=10
 
 HALF ?=
@@ -52,7 +52,7 @@ sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `pyt
 	$(PY) -m tests.sim
 
 test-fast: $(STAMP) ## tests without processes, Spark, Kafka or many seeds: under two minutes
-	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and not ($(REAL))"
+	$(PY) -m pytest -q -n 4 --dist loadgroup -m "not deep and not ($(REAL))"
 
 lint: $(STAMP) ## style, formatting and types
 	$(VENV)/bin/ruff check .

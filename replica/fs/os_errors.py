@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 
-from google.protobuf.message import DecodeError
-
 from nyala.replica.types import Code, DiskFailure, Refused, ReplicaError, ResourcesExhausted
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -23,7 +21,8 @@ _NO_MEMORY = "there is no memory left: give the host more, or this server less (
 _NO_THREAD = "no thread can be started: raise the limits of processes and threads (ulimit -u, pids.max)"
 
 _PARSER_WITHOUT_MEMORY = "Arena alloc failed"
-"""The text of protobuf's DecodeError if the parser got no memory: the message may be sound."""
+"""A part of the text of protobuf's DecodeError if its parser got no memory: the message may be sound. The class
+is known by its name, because its import would be the largest part of a command that only reads files."""
 
 
 def exhausted(error: BaseException) -> ResourcesExhausted | None:
@@ -36,13 +35,17 @@ def exhausted(error: BaseException) -> ResourcesExhausted | None:
         return error
     if isinstance(error, OSError) and (number := _number(error)) in EXHAUSTED:
         return ResourcesExhausted(EXHAUSTED[number], cause=str(error))
-    if isinstance(error, MemoryError) or (isinstance(error, DecodeError) and _PARSER_WITHOUT_MEMORY in str(error)):
+    if isinstance(error, MemoryError) or _is_of_the_parser(error):
         return ResourcesExhausted(_NO_MEMORY, cause=str(error) or "MemoryError")
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return ResourcesExhausted(_NO_THREAD, cause=str(error))
     if isinstance(error, DiskFailure) and error.__cause__ is not None:
         return exhausted(error.__cause__)
     return None
+
+
+def _is_of_the_parser(error: BaseException) -> bool:
+    return type(error).__name__ == "DecodeError" and _PARSER_WITHOUT_MEMORY in str(error)
 
 
 def _number(error: OSError) -> int:

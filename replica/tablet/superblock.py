@@ -174,7 +174,7 @@ class Superblock:
         because damage must not lose what replaces it. Without it, Corruption is raised for a damaged record.
         """
         if over is not None:
-            previous: Superblock | None = _recorded(disk, self.tablet_id) or over
+            previous: Superblock | None = _recorded(disk, over) or over
         else:
             previous = Superblock.load(disk, self.tablet_id) if disk.exists(self.path) else None
         before = previous.data_state if previous else DataState.DOES_NOT_EXIST
@@ -225,7 +225,7 @@ class Superblock:
         if not disk.exists(FOLDER):
             return False
         try:
-            if _recorded(disk, self.tablet_id) is not None:
+            if _recorded(disk, self) is not None:
                 return False
         except LaterFormat:
             return False
@@ -295,19 +295,20 @@ class Superblock:
         )
 
 
-def _recorded(disk: Disk, tablet_id: str) -> Superblock | None:
+def _recorded(disk: Disk, over: Superblock) -> Superblock | None:
     """The record on disk; None, and a line in the process's log, if it is missing or damaged. LaterFormat as in `load`;
-    Refused if a resource is exhausted."""
+    Refused if a resource is exhausted. `over`: the record in memory; one that was never flushed may have no file yet.
+    """
     try:
-        return Superblock.load(disk, tablet_id)
+        return Superblock.load(disk, over.tablet_id)
     except LaterFormat:
         raise
     except (Corruption, DiskFailure, Refused) as error:
         if isinstance(error, Refused) and error.code is not Code.TABLET_NOT_FOUND:
             raise
-        _log.error(
-            "T %s the record in memory replaces its file, nothing is lost; look at the disk: %s", tablet_id, error
-        )
+        if not isinstance(error, Refused) or over.flush_opid > ZERO_OPID:
+            text = "T %s the record in memory replaces its file, nothing is lost; look at the disk: %s"
+            _log.error(text, over.tablet_id, error)
     return None
 
 

@@ -34,6 +34,7 @@ class _Page(ThreadingMixIn, WSGIServer):
     """The page's server: a thread for each connection. A connection above the bound is closed at once."""
 
     daemon_threads = True
+    request_queue_size = limits.METRICS_CONNECTIONS_MAX
 
     def server_activate(self) -> None:
         """Begin to listen."""

@@ -85,7 +85,7 @@ MUTANTS = (
         test="tests/unit/fs/test_fs_exhausted.py::test_message_that_the_parser_has_no_memory_for_is_not_malformed",
         file="replica/fs/os_errors.py",
         function="exhausted",
-        before=" or (isinstance(error, DecodeError) and _PARSER_WITHOUT_MEMORY in str(error)):",
+        before=" or _is_of_the_parser(error):",
         after=":",
     ),
     Mutant(
@@ -93,9 +93,9 @@ MUTANTS = (
         rows="IN-30",
         test="tests/unit/fs/test_fs_exhausted.py::test_message_that_the_parser_has_no_memory_for_is_not_malformed",
         file="replica/fs/os_errors.py",
-        function="exhausted",
-        before="(isinstance(error, DecodeError) and",
-        after="(isinstance(error, Exception) and",
+        function="_is_of_the_parser",
+        before='type(error).__name__ == "DecodeError" and',
+        after="type(error).__name__ and",
     ),
     Mutant(
         name="lost folder is not noticed",

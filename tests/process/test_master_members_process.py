@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from nyala.replica.client import Client, ClientOptions, ScanSpec
 from nyala.replica.fs import KNOWN_MASTERS
 from nyala.replica.master.process import REMOVED_EXIT_CODE
 from nyala.replica.rpc import pb
 from tests.harness.cluster import ServerProcess, local_cluster, wait_until
+from tests.harness.patience import patience_s
 from tests.harness.three_masters import FLAGS, MASTER, Load, Masters, done, refused
 
 pytestmark = pytest.mark.process
@@ -84,7 +86,7 @@ def test_each_of_three_masters_is_replaced_while_rows_are_written_and_read(three
     """MF-04, MF-07, MF-15, MF-32. Goal: every master is replaced, the leading ones included, and no request fails; the
     removed ones end and stay out; a server finds the masters although none of its options is left. Method: a load that
     looks up, writes and reads; three replacements; then the server and a new master start again with their former
-    options, and a table is made."""
+    options, and a table is made and read."""
     server = three.cluster.add_server()
     three.masters.create("old")
     load = Load(three.masters)
@@ -112,6 +114,9 @@ def test_each_of_three_masters_is_replaced_while_rows_are_written_and_read(three
     new.start()
     three.masters.create("new")
     assert three.masters.tables() == {"old", "new"}
+    # Only a server that hears from the masters makes the table's tablet.
+    with Client(three.masters.addresses, ClientOptions(scan_timeout_s=patience_s(30))) as client:
+        assert client.count(client.get_table("new"), ScanSpec()) == 0
 
 
 def test_addition_that_is_cut_off_is_repeated(three: Members) -> None:

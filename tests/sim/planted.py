@@ -484,8 +484,8 @@ PLANTED = (
         "a copy mixes two superblocks",
         one(
             "tablet_copy.target:TargetCopy._copy",
-            "ready.save(disk)",
-            "replace(ready, ledger=copying.ledger).save(disk)",
+            "ready.save(disk, over=copying)",
+            "replace(ready, ledger=copying.ledger).save(disk, over=copying)",
         ),
         "tablet",
         tuned=COPIES,

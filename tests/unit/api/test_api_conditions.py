@@ -302,6 +302,7 @@ def meets(op: str, stored: Any, values: Sequence[Any]) -> bool:
     return any(stored == v for v in values) if op == "in" else bool(COMPARE[op](stored, values[0]))
 
 
+@pytest.mark.deep
 @settings(max_examples=600, deadline=None)
 @given(
     st.sampled_from(sorted(STORED)),

@@ -254,6 +254,7 @@ class Clock:
         return ready
 
 
+@pytest.mark.deep
 def test_thread_that_gives_up_hands_reading_over(peer: Peer, writes: SmallWrites) -> None:
     """Goal: if the thread that reads replies gives up, another waiting thread reads on. Method: a thread reads and is
     late; the others' replies come after that. A reply that is too late for its thread is nobody's."""

@@ -13,6 +13,7 @@ from tests.harness.seeds import few_then_deep
 HISTORIES, ROUNDS = 64, 60
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("block", few_then_deep(3, HISTORIES // 8))
 def test_kept_view_decides_what_a_walk_over_all_tablets_decides(block: int) -> None:
     """Goal: a master visits only tablets that may have changed, and decides as if it had visited all. Method: random

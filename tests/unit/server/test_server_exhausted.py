@@ -30,6 +30,7 @@ def phase_of(manager: TabletManager) -> str:
     return str(replica_status(manager.get(TABLET), TARGET_UUID, 100).phase)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", WANTS)
 @pytest.mark.parametrize(
     ("operation", "pattern"),

@@ -108,6 +108,7 @@ ENDLESS = (
 )  # fmt: skip
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("play", ENDLESS, ids=lambda play: play.__name__)
 def test_fetch_from_a_source_that_makes_no_progress_ends(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-51, TC-12. Goal: a copy source cannot hold a copy, its thread and its connection for ever. Method: sources

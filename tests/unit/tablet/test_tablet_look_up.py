@@ -317,6 +317,7 @@ def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
         assert refused.value.code is code, refused.value
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "schema",
     [

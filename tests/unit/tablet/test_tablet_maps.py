@@ -72,6 +72,7 @@ def run(script: str, *given: str) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("work", ["open", "flush", "compact"])
 def test_tablet_without_a_memory_map_left_waits_and_goes_on(work: str, tmp_path: Path) -> None:
     """IN-30. Goal: maps that are really used up are an exhausted resource, not a damaged block. Method: in a process of
@@ -80,6 +81,7 @@ def test_tablet_without_a_memory_map_left_waits_and_goes_on(work: str, tmp_path:
     run(AT_THE_LIMIT, str(tmp_path), work)
 
 
+@pytest.mark.deep
 def test_process_keeps_some_memory_maps_from_new_blocks(tmp_path: Path) -> None:
     """IN-30, IN-32. Goal: blocks never get a process's last maps, so libraries find some and the process lives. Method:
     in a process of its own, other work really uses 94, 96 or 99 % of the maps: from 95 % on no tablet is opened, from

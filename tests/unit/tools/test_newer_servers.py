@@ -219,6 +219,7 @@ FROM_OUR_OWN = {
     "replica/api/definitions.py": "a word of the caller's code, which an expression has matched",
     "replica/master/decisions/reconciler.py": "one enum of this build into another",
     "pipeline/decode.py": "a code that this task's own columns hold",
+    "pipeline/publish.py": "a word of the caller's code, one of those that there are",
     "replica/rpc/errors.py": "an unknown code becomes ILLEGAL_STATE with the text that came with it",
     "replica/rows/schema.py": "the JSON of a schema: ValueError becomes a Refused there",
     "replica/rows/types.py": "a member or its value, given by the code that calls",
