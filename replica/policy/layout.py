@@ -76,9 +76,7 @@ class Layout:
         return [
             t
             for t in self.of_server[source][table] - self.of_server[target][table]
-            if t not in self.busy
-            and self.is_fit(target, self.tablets[t].bytes_on_disk)
-            and self.keeps_spread(t, source, target)
+            if t not in self.busy and self.is_fit(target, self.size(t)) and self.keeps_spread(t, source, target)
         ]
 
     def movable(self, table: str, source: str, target: str) -> str | None:

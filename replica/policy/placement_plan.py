@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .layout import Layout, move_of
 from .membership import can_commit
-from .placement import replacements_for, replica_load
+from .placement import replacements_for
 from .rebalance import bounded, drain, even, plan_leaders, spread_out
 from .views import Caps, ClusterView, Move, MoveKind, TabletView
 
@@ -61,7 +61,7 @@ def lost_replicas(view: ClusterView) -> Mapping[str, tuple[str, ...]]:
 
 def _replace_failed(view: ClusterView, layout: Layout, goals: Goals) -> Iterable[Move]:
     """Plan a target for one failed voter of each tablet whose leader can commit a change now."""
-    lost, load = lost_replicas(view), replica_load(view)
+    lost = lost_replicas(view)
 
     def spare(tablet: TabletView) -> int:
         """Grows with the number of further voters that the tablet can lose."""
@@ -73,8 +73,7 @@ def _replace_failed(view: ClusterView, layout: Layout, goals: Goals) -> Iterable
         changing = tablet.pending or tablet.desired is not None or tablet.copying
         if changing or not tablet.leader_uuid or not can_commit(tablet):
             continue
-        if fit := replacements_for(view, tablet, load):
+        if fit := replacements_for(view, tablet, layout.held):
             failed, target = lost[tablet.tablet_id][0], fit[0].uuid
-            load[target] += 1
             layout.held[target] += 1
             yield move_of(MoveKind.REPLICA, tablet, failed, target, f"its replica on server {failed} has failed")

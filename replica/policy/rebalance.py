@@ -63,9 +63,8 @@ def drain(layout: Layout) -> Iterable[Move]:
     for source in sorted(u for u, s in layout.servers.items() if s.draining):
         for table in layout.tables:
             for tablet in sorted(layout.of_server[source][table] - layout.busy):
-                size = layout.tablets[tablet].bytes_on_disk
                 fit = [u for u in layout.targets if u not in layout.holders[tablet] and layout.has_room(u)]
-                fit = [u for u in fit if layout.is_fit(u, size)] or fit
+                fit = [u for u in fit if layout.is_fit(u, layout.size(tablet))] or fit
                 fit = [u for u in fit if layout.keeps_spread(tablet, source, u)] or fit
                 if fit:
                     target = min(fit, key=lambda u: (layout.count(u, table), layout.count(u), u))
@@ -92,13 +91,13 @@ def _best_of(layout: Layout, name: str, holders: Sequence[str], pairs: Pairs) ->
 
     def order(move: tuple[str, str]) -> tuple[object, ...]:
         source, target = move
-        held = layout.of_server[target][tablet.table_id], layout.of_server[source][tablet.table_id]
-        return tablet.leader_uuid == source, len(held[0]), layout.held[target], -len(held[1]), source, target
+        fewer, more = layout.count(target, tablet.table_id), layout.count(source, tablet.table_id)
+        return tablet.leader_uuid == source, fewer, layout.held[target], -more, source, target
 
     fit = [u for u in layout.targets if u not in holders and layout.has_room(u)]
     places = {u: layout.servers[u].places for u in (*fit, *holders)}
     moves = [(s, t) for s in holders for t in fit if (places[s], places[t]) in pairs]
-    return min((m for m in moves if layout.is_fit(m[1], tablet.bytes_on_disk)), key=order, default=None)
+    return min((m for m in moves if layout.is_fit(m[1], layout.size(name))), key=order, default=None)
 
 
 def _pairs(order: list[str], count: dict[str, int]) -> Iterable[tuple[str, str]]:

@@ -108,8 +108,8 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_rebalance.py::test_plan_gives_no_replica_to_a_server_that_could_not_take_it",
         file="replica/policy/rebalance.py",
         function="drain",
-        before="if layout.is_fit(u, size)] or fit",
-        after="if layout.is_fit(u, size)]",
+        before="if layout.is_fit(u, layout.size(tablet))] or fit",
+        after="if layout.is_fit(u, layout.size(tablet))]",
     ),
     Mutant(
         name="quiescing server gets leaderships of a plan",
@@ -825,7 +825,7 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_placement_plan.py::test_many_lost_replicas_are_spread_over_the_servers_that_are_left",
         file="replica/policy/placement_plan.py",
         function="_replace_failed",
-        before="load[target] += 1",
+        before="layout.held[target] += 1",
         after="",
     ),
     Mutant(
