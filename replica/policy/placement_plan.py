@@ -28,6 +28,10 @@ class Goals:
     drain: bool = False
     """Whether draining servers are emptied."""
 
+    def covers(self, table_id: str) -> bool:
+        """Whether tablets of the table may be moved."""
+        return not self.tables or table_id in self.tables
+
 
 def plan_placement(view: ClusterView, goals: Goals, caps: Caps) -> list[Move]:
     """Return the moves that reach `goals`, the most urgent first, cut to `caps`; empty if they are reached. Pure.
@@ -36,8 +40,7 @@ def plan_placement(view: ClusterView, goals: Goals, caps: Caps) -> list[Move]:
     locations, and tables. Tablets of `not_settled` are not moved for the other goals.
     """
     layout = Layout(view)
-    if goals.tables:
-        layout.busy |= {name for name, t in layout.tablets.items() if t.table_id not in goals.tables}
+    layout.busy |= {name for name, t in layout.tablets.items() if not goals.covers(t.table_id)}
     moves = list(bounded(((move,) for move in _plan(view, layout, goals)), caps))
     return [*moves, *plan_leaders(view, {m.tablet_id for m in moves}, goals.tables)]
 
@@ -68,7 +71,7 @@ def _replace_failed(view: ClusterView, layout: Layout, goals: Goals) -> Iterable
         voters = len(tablet.config.voters)
         return voters - voters // 2 - len(lost[tablet.tablet_id])
 
-    found = [t for t in view.tablets if t.tablet_id in lost and not (goals.tables and t.table_id not in goals.tables)]
+    found = [t for t in view.tablets if t.tablet_id in lost and goals.covers(t.table_id)]
     for tablet in sorted(found, key=lambda t: (spare(t), t.tablet_id)):
         changing = tablet.pending or tablet.desired is not None or tablet.copying
         if changing or not tablet.leader_uuid or not can_commit(tablet):

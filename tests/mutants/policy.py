@@ -834,7 +834,7 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_placement_plan.py::test_placement_of_a_table_touches_no_other_table",
         file="replica/policy/placement_plan.py",
         function="plan_placement",
-        before="if t.table_id not in goals.tables}",
+        before="if not goals.covers(t.table_id)}",
         after="if not t.table_id}",
     ),
     Mutant(
@@ -843,7 +843,7 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_placement_plan.py::test_placement_of_a_table_touches_no_other_table",
         file="replica/policy/placement_plan.py",
         function="_replace_failed",
-        before=" and not (goals.tables and t.table_id not in goals.tables)",
+        before=" and goals.covers(t.table_id)",
         after="",
     ),
     Mutant(
