@@ -88,8 +88,8 @@ class RebalanceOptions:
         """Return the ids of the tables that the plan is about; empty: all. `names`: table names by table id."""
         return frozenset()
 
-    def moves(self, view: ClusterView, names: Mapping[str, str]) -> list[Move]:
-        """Return the moves that the view needs. Pure."""
+    def moves(self, view: ClusterView, subject: frozenset[str]) -> list[Move]:
+        """Return the moves that the view needs; `subject` as of that function. Pure."""
         return plan_rebalance(view, self.caps)
 
 
@@ -121,10 +121,10 @@ class PlacementOptions(RebalanceOptions):
             )
         return frozenset(of_name[name] for name in self.tables)
 
-    def moves(self, view: ClusterView, names: Mapping[str, str]) -> list[Move]:
+    def moves(self, view: ClusterView, subject: frozenset[str]) -> list[Move]:
         """Return the moves that these goals need. Pure."""
         goals = Goals(
-            tables=self.subject(names),
+            tables=subject,
             under_replicated=self.under_replicated,
             spread=self.spread,
             drain=bool(self.drain),
@@ -217,8 +217,9 @@ class Rebalancer:
         names = {each.table_id: each.table_name for each in inputs.records if each.tablet_id}
         if drained:
             check_room(view)
-        moves = (replace(m, reason=named(m, names)) for m in self._options.moves(view, names))
-        return Plan(new_uuid(), view, tuple(moves), names, inputs, self._options.subject(names))
+        subject = self._options.subject(names)
+        moves = (replace(m, reason=named(m, names)) for m in self._options.moves(view, subject))
+        return Plan(new_uuid(), view, tuple(moves), names, inputs, subject)
 
     def _inputs(self) -> tuple[Inputs, int]:
         """Return inputs of which a plan can be made, and the wall-clock time at which they were read."""

@@ -858,7 +858,7 @@ MUTANTS = (
         test="tests/unit/pipeline/test_rebalance_words.py::test_a_placement_is_of_what_is_asked_and_of_nothing_else",
         file="pipeline/rebalance.py",
         function="PlacementOptions.moves",
-        before="tables=self.subject(names),",
+        before="tables=subject,",
         after="",
     ),
     Mutant(
