@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ PROMISES = ("tablet-meta", "consensus-meta", "wals")
 FOLDERS = (*PROMISES, "data", "quarantine", "replay")
 MARK = ".folder-of"
 """In each folder of promises: the uuid of its server. A folder that lost its last file has the mark, and the mount
-point of a disk that is not mounted has none."""
+point of a disk that is not mounted has none. The same file beside the folders says that all of them have it."""
 FENCE = "unsafe-recovery"
 """The name of the fence. While the file exists, no server starts on the directory; its writer decides its content."""
 KNOWN_MASTERS = "known-masters"
@@ -102,44 +103,93 @@ def format_directory(
         disk.mkdir(folder)
     instance = Instance(uuid or new_uuid(), kind, cluster_id, clock.wall_us(), inherited)
     _save(disk, instance)
-    for folder in PROMISES:
-        _mark(disk, folder, instance)
+    mark_folders(disk, instance)
     return instance
 
 
 def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "") -> Instance:
     """Return the identity of the directory; an empty directory gets a fresh one.
 
-    Corruption if the file is damaged, of another kind, missing beside tablets, or if the folder of the metadata or of
-    the logs is missing: a disk is lost then, and with it promises [kudu raft-tablet-copy, "Other Failure Recovery"].
+    Corruption if the file is damaged, of another kind, missing beside tablets, if a folder of promises is missing, or
+    is empty and lost the mark that it had: a disk is lost then, and with it promises [kudu raft-tablet-copy, "Other
+    Failure Recovery"]. Corruption too if such a folder is another server's.
     """
     instance = read_instance(disk)
     if instance is None:
         return format_directory(disk, clock, kind=kind, uuid=uuid)
     if instance.kind != kind:
         raise Corruption("the directory belongs to a server of another kind", kind=instance.kind, wanted=kind)
-    lost = [folder for folder in PROMISES if not disk.exists(folder)]
-    if lost:
-        raise lost_promises(instance, lost)
+    check_folders(disk, instance)
     for folder in FOLDERS:
         disk.mkdir(folder)
-    for folder in PROMISES:  # of an earlier build; an empty folder may be a mount point
-        if disk.listdir(folder) and not disk.exists(f"{folder}/{MARK}"):
-            _mark(disk, folder, instance)
+    # An empty folder of an earlier build may be a mount point.
+    mark_folders(disk, instance, [folder for folder in PROMISES if disk.listdir(folder)])
     return instance
 
 
+def check_folders(disk: Disk, instance: Instance) -> None:
+    """Raise Corruption if a folder of promises is missing, is empty and lost its mark, or is another server's.
+
+    A master's empty folders are not judged here: it knows from its cluster's id that it had a catalog, and a copy of
+    that heals it.
+    """
+    all_had_it = instance.kind == TABLET_SERVER and has_mark(disk, "", instance)
+    lost = [
+        folder
+        for folder in PROMISES
+        if not disk.exists(folder) or (all_had_it and not disk.listdir(folder) and not has_mark(disk, folder, instance))
+    ]
+    if lost:
+        raise lost_promises(instance, lost)
+    for folder in PROMISES:
+        if disk.listdir(folder):
+            _refuse_foreign(disk, folder, instance)
+
+
+def mark_folders(disk: Disk, instance: Instance, folders: Iterable[str] = PROMISES) -> None:
+    """Give these folders of promises their mark, and note it when all have theirs. From then on, `open_or_format`
+    refuses an empty folder without a mark."""
+    for folder in folders:
+        _mark(disk, folder, instance)
+    if all(has_mark(disk, folder, instance) for folder in PROMISES):
+        _mark(disk, "", instance)
+
+
 def _mark(disk: Disk, folder: str, instance: Instance) -> None:
-    with suppress(Refused):  # the disk may be full
-        disk.replace(f"{folder}/{MARK}", instance.uuid.encode())
+    if not has_mark(disk, folder, instance):
+        with suppress(Refused):  # the disk may be full
+            disk.replace(_mark_path(folder), instance.uuid.encode())
+
+
+def _mark_path(folder: str) -> str:
+    return f"{folder}/{MARK}" if folder else MARK
+
+
+def _marked_by(disk: Disk, folder: str) -> bytes:
+    """Return the uuid in a folder's mark; empty if it has none."""
+    try:
+        return disk.read(_mark_path(folder))
+    except FileNotFoundError:
+        return b""
 
 
 def has_mark(disk: Disk, folder: str, instance: Instance) -> bool:
-    """Whether the folder is certainly this server's, also if it is empty."""
-    try:
-        return disk.read(f"{folder}/{MARK}") == instance.uuid.encode()
-    except FileNotFoundError:
-        return False
+    """Whether the folder is certainly this server's, also if it is empty. `folder`: empty for the note that all have
+    their mark."""
+    return _marked_by(disk, folder) == instance.uuid.encode()
+
+
+def _refuse_foreign(disk: Disk, folder: str, instance: Instance) -> None:
+    """Raise Corruption if the folder has the whole mark of another server."""
+    found = _marked_by(disk, folder)
+    if len(found) == len(instance.uuid) and found != instance.uuid.encode():
+        raise Corruption(
+            "a folder has the mark of another server, and nothing in it was changed: mount this server's own folder; "
+            "if the folder is this server's, because the mark is damaged, remove the mark",
+            mark=disk.real_path(_mark_path(folder)),
+            found=found.decode(errors="replace"),
+            uuid=instance.uuid,
+        )
 
 
 def lost_promises(instance: Instance, folders: list[str]) -> Corruption:

@@ -18,8 +18,9 @@ _UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
 """The errnos that `send_to` blames on the file, because a TCP socket has none of them."""
 _PARTS_MAX = 1024
 """The IOV_MAX of Linux: more parts need another system call."""
-_CANNOT_EXCHANGE = {errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-"""The errnos of an exchange that has no second file, or that the file system or the kernel does not offer."""
+_CANNOT_EXCHANGE = {errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EACCES}
+"""The errnos of an exchange that has no second file, or that the file system or the kernel does not offer. Some
+containers forbid the calls that they do not know; if the folder itself is forbidden, the plain rename says so."""
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from nyala.replica.fs import (
     Instance,
     RealDisk,
     lock_root,
+    mark_folders,
     open_or_format,
     refuse_fenced,
     say_ready,
@@ -284,6 +285,7 @@ def main(options: ServerOptions) -> int:
             refuse_fenced(disk)
             instance = open_or_format(disk, SystemClock())
             check_durable_state(disk, instance)
+            mark_folders(disk, instance)
             return asyncio.run(TabletServer(options, disk, instance).run())
     except (Refused, Corruption, DiskFailure) as error:
         print(f"nyala server: {ReplicaError.__str__(error)}", file=sys.stderr)

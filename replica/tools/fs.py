@@ -10,6 +10,7 @@ from nyala.replica.fs import (
     FENCE,
     FOLDERS,
     INSTANCE,
+    MARK,
     MASTER,
     PROMISES,
     TABLET_SERVER,
@@ -106,7 +107,7 @@ def plan_wipe(root: Path) -> WipePlan:
     # The identity goes first: after an interrupted wipe no server starts on the rest until the wipe is repeated.
     # The name that shows a server's directory goes last, or an interrupted wipe could not be repeated.
     rest = [name for name in FOLDERS if name not in PROMISES]
-    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", *rest, UNDO, *PROMISES, FENCE) if name in present]
+    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", MARK, *rest, UNDO, *PROMISES, FENCE) if name in present]
     try:
         found = read_instance(RealDisk(root))
     except (Corruption, Refused):

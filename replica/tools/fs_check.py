@@ -9,7 +9,8 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import FOLDER as CMETA
 from nyala.replica.consensus_metadata import cmeta_json
-from nyala.replica.fs import FENCE, FOLDERS, INSTANCE, KNOWN_MASTERS, PROMISES, Instance, read_instance
+from nyala.replica.fs import FENCE, FOLDERS, INSTANCE, KNOWN_MASTERS, Instance, check_folders, read_instance
+from nyala.replica.server.startup.durable_state import check_durable_state
 from nyala.replica.tablet import Superblock, sweep_orphans
 from nyala.replica.tablet_copy import list_quarantine, named_blocks, spared_blocks, wal_folder
 from nyala.replica.types import Code, Corruption, Disk, DiskFailure, Refused
@@ -60,9 +61,8 @@ def check_directory(
             note(Severity.ERROR, INSTANCE, "the identity is missing: no server starts here")
     except (Corruption, Refused) as error:
         note(Severity.ERROR, INSTANCE, error)
-    for folder in PROMISES:
-        if instance is not None and not disk.exists(folder):
-            note(Severity.ERROR, folder, "the folder is missing: what this server promised is lost, no server starts")
+    if instance is not None and (refusal := _refusal_of_start(disk, instance)):
+        note(Severity.ERROR, _lost(refusal), f"no server starts: {refusal}")
     tablets = [
         read_tablet(disk, tablet_id, blocks=blocks, progress=progress) for tablet_id in Superblock.list_tablets(disk)
     ]
@@ -90,7 +90,9 @@ def check_directory(
 
 
 def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
-    if lost := _lost_names(disk):
+    refusal = _refusal_of_start(disk, view.instance) if view.instance is not None else None
+    if refusal or view.instance is None:
+        lost = _lost(refusal) if refusal else INSTANCE
         what = f"no orphan is told from a block, because {lost} is missing, and with it what may name it"
         view.findings.append(FileFinding(severity=Severity.WARNING, path="data", what=what))
         return
@@ -112,19 +114,32 @@ def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
         view.findings.append(FileFinding(severity=Severity.WARNING, path=path, what=what))
 
 
-def _lost_names(disk: Disk) -> str:
-    """Return the first name that every server's directory has and that is missing here; empty if none is."""
-    return next((name for name in (INSTANCE, *PROMISES) if not disk.exists(name)), "")
+def _refusal_of_start(disk: Disk, instance: Instance) -> Corruption | None:
+    """Return the error with which a start refuses the folders of promises, None if it takes them."""
+    try:
+        check_folders(disk, instance)
+        check_durable_state(disk, instance)
+    except Corruption as error:
+        return error
+    return None
+
+
+def _lost(refusal: Corruption) -> str:
+    """Return the names of the folders that a start refuses, or the mark of one."""
+    return str(refusal.values.get("lost", refusal.values.get("mark", "")))
 
 
 def remove_orphans(disk: Disk) -> list[str]:
     """Remove the files in `data/` that no superblock names; returns the removed paths. Corruption if anything may name
     them.
 
-    Refused(ILLEGAL_STATE) if the identity, or a folder of promises, is missing: a disk is lost then, or not mounted,
-    and every block would be an orphan.
+    Refused(ILLEGAL_STATE) if the identity is missing, or a start would refuse the folders of promises: a disk is lost
+    then, or not mounted, and every block would be an orphan.
     """
-    if lost := _lost_names(disk):
+    instance = read_instance(disk)
+    refusal = _refusal_of_start(disk, instance) if instance is not None else None
+    if refusal or instance is None:
+        lost = _lost(refusal) if refusal else INSTANCE
         what = "no orphan is told from a block, because what may name it is missing: mount its disk again"
         raise Refused(Code.ILLEGAL_STATE, what, missing=lost)
     return sweep_orphans(disk, named_blocks(disk) | spared_blocks(disk, disk.listdir("data")))

@@ -385,11 +385,13 @@ MUTANTS = (
     Mutant(
         name="empty disk is taken for the lost one",
         rows="TC-72",
-        test="tests/unit/server/test_server_instance.py::test_server_that_lost_a_folder_of_promises_does_not_start",
+        test=(
+            "tests/unit/server/test_server_file_check.py::test_folders_that_are_empty_mount_points_keep_a_server_down"
+        ),
         file="replica/server/startup/durable_state.py",
         function="check_durable_state",
-        before="disk.listdir(folder",
-        after="disk.exists(folder",
+        before="if not disk.listdir(folder)]",
+        after="if not disk.exists(folder)]",
     ),
     Mutant(
         name="what is gone is not told",

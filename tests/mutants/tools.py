@@ -303,9 +303,9 @@ MUTANTS = (
         rows="TC-46",
         test="tests/unit/tools/test_tools_offline.py::test_blocks_are_no_orphans_where_what_names_them_is_lost",
         file="replica/tools/fs_check.py",
-        function="_lost_names",
-        before='return next((name for name in (INSTANCE, *PROMISES) if not disk.exists(name)), "")',
-        after='return ""',
+        function="remove_orphans",
+        before="if refusal or instance is None:",
+        after="if instance is None:",
     ),
     Mutant(
         name="damaged metadata stop the offline deletion",

@@ -79,7 +79,7 @@ def test_created_tablet_is_all_that_ls_shows() -> None:
         (server,) = cluster.servers
         ls = lambda: {str(path.relative_to(server.root)) for path in server.root.rglob("*")}  # noqa: E731
         blank = {"instance", ".lock", "tablet-meta", "consensus-meta", "wals", "data", "quarantine", "replay"}
-        blank |= {f"{folder}/.folder-of" for folder in ("tablet-meta", "consensus-meta", "wals")}
+        blank |= {".folder-of", *(f"{folder}/.folder-of" for folder in ("tablet-meta", "consensus-meta", "wals"))}
         assert ls() == blank
         create(cluster, [server])
         cluster.leader(TABLET)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.fs import Instance, has_mark, lost_promises
+from nyala.replica.fs import PROMISES, Instance, has_mark, lost_promises
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Corruption, DataState, Disk
 
@@ -12,21 +12,26 @@ def check_durable_state(disk: Disk, instance: Instance) -> None:
 
     An unmounted or a new disk looks like that. A single missing file concerns its own replica only, also the last one
     of a folder, which still has this server's mark then. A creation that was cut off leaves metadata and an empty log,
-    and no superblock yet.
+    and no superblock yet. All three folders are lost if they are empty beside blocks.
     """
-    tablets = Superblock.list_tablets(disk)
-    ready = [t for t in tablets if _is_ready(disk, t)]
-    logs = disk.listdir("wals")
-    lost = [folder for folder in ("consensus-meta", "wals") if ready and not disk.listdir(folder)]
-    if not tablets and any(disk.listdir(f"wals/{log}") for log in logs):
-        lost = ["tablet-meta"]
-    lost = [folder for folder in lost if not has_mark(disk, folder, instance)]
+    states = {_state(disk, tablet) for tablet in Superblock.list_tablets(disk)}
+    empty = [folder for folder in PROMISES if not disk.listdir(folder)]
+    wanted = set[str]()
+    if DataState.READY in states:
+        wanted |= {"consensus-meta", "wals"}
+    if DataState.DELETED in states:
+        wanted.add("consensus-meta")  # a tombstone votes
+    if any(disk.listdir(f"wals/{log}") for log in disk.listdir("wals")):
+        wanted.add("tablet-meta")
+    if len(empty) == len(PROMISES) and (disk.listdir("data") or disk.listdir("quarantine")):
+        wanted.update(PROMISES)
+    lost = [folder for folder in empty if folder in wanted and not has_mark(disk, folder, instance)]
     if lost:
         raise lost_promises(instance, lost)
 
 
-def _is_ready(disk: Disk, tablet_id: str) -> bool:
+def _state(disk: Disk, tablet_id: str) -> DataState:
     try:
-        return Superblock.load(disk, tablet_id).data_state is DataState.READY
+        return Superblock.load(disk, tablet_id).data_state
     except Corruption:
-        return False
+        return DataState.DOES_NOT_EXIST

@@ -325,12 +325,12 @@ def test_simulated_disk_without_room_takes_another_vote_and_no_other_file() -> N
     assert disk.read("f") == b"3" * 340
 
 
-@pytest.mark.parametrize("trouble", [None, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("trouble", [None, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EACCES])
 def test_file_system_that_cannot_exchange_names_renames(
     trouble: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: where two names cannot be exchanged, a replacement that keeps room is an ordinary one. Method: a C library
-    without the call, and each errno by which a file system or a kernel says so."""
+    without the call, and each errno by which a file system, a kernel or a container says so."""
 
     def refuse(*_: object) -> int:
         ctypes.set_errno(trouble or 0)

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
-from nyala.replica.fs import INSTANCE, MARK, PROMISES, open_or_format, read_instance, repair_instance
+from nyala.replica.fs import (
+    INSTANCE,
+    MARK,
+    PROMISES,
+    has_mark,
+    mark_folders,
+    open_or_format,
+    read_instance,
+    repair_instance,
+)
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.heartbeats.tablet_servers import ASK_TIMEOUT_S
 from nyala.replica.policy.in_place import RENEW_AGAIN_US
@@ -25,8 +34,8 @@ from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock, superblock_path
-from nyala.replica.tablet_copy import CopyRequest, lost_tablets, parse_superblock, wal_folder
-from nyala.replica.tools.fs_check import remove_orphans
+from nyala.replica.tablet_copy import CopyRequest, delete_replica, lost_tablets, parse_superblock, wal_folder
+from nyala.replica.tools.fs_check import check_directory, remove_orphans
 from nyala.replica.types import Code, Corruption, DataState, DiskFailure, OpId, RaftConfig, Refused
 from nyala.replica.wal import Log
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
@@ -388,6 +397,72 @@ def test_only_tablets_last_file_that_is_missing_at_a_start_concerns_that_tablet_
         disk.remove(mark) if other is None else disk.poke(mark, other)
         with pytest.raises(Corruption, match=rf"mount its disk.*from a backup.*nyala fs wipe.*lost={folder}"):
             check_durable_state(disk, open_or_format(disk, TestClock()))
+
+
+def _as_of_an_earlier_build(disk: SimDisk) -> None:
+    for mark in (MARK, *(f"{folder}/{MARK}" for folder in PROMISES)):
+        disk.remove(mark)
+
+
+@pytest.mark.parametrize("all_had_marks", [True, False], ids=["marked", "earlier build"])
+@pytest.mark.parametrize("lost", [*PROMISES, "all"])
+@pytest.mark.parametrize("left", ["tablet", "tombstone", "nothing"])
+def test_folders_that_are_empty_mount_points_keep_a_server_down(left: str, lost: str, all_had_marks: bool) -> None:
+    """IN-21, TC-72. Goal: no server starts under its uuid without the terms and votes that it gave. Method: a server
+    with a running tablet, a tombstone, or no tablet; one folder of promises, or all, become empty, without a mark. With
+    the note that all had marks, each is refused. A directory of an earlier build has no note: refused is what its other
+    files show; a start on the rest notes the marks. `fs check` says the same as the start, and removes no block."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    instance = open_or_format(disk, TestClock())
+    if left != "nothing":
+        two_tablets(disk, [TABLET])
+    if left == "tombstone":
+        delete_replica(disk, Superblock.load(disk, TABLET), OpId(1, 1), stop=lambda: None)
+        assert Superblock.load(disk, TABLET).data_state is DataState.DELETED
+    if not all_had_marks:
+        _as_of_an_earlier_build(disk)
+    blocks = disk.listdir("data")
+    for folder in PROMISES if lost == "all" else [lost]:
+        disk.remove_tree(folder)
+        disk.mkdir(folder)
+    shown = {("tablet", "all"), *(("tablet", folder) for folder in PROMISES)}
+    shown |= {("tombstone", "consensus-meta"), ("tombstone", "all")}
+    if all_had_marks or (left, lost) in shown:
+        with pytest.raises(Corruption, match="mount its disk again"):
+            check_durable_state(disk, open_or_format(disk, TestClock()))
+        assert not check_directory(disk).healthy and not check_directory(disk).orphans
+        with pytest.raises(Refused, match="mount its disk again"):
+            remove_orphans(disk)
+        assert disk.listdir("data") == blocks
+        return
+    assert check_directory(disk).instance == instance
+    check_durable_state(disk, open_or_format(disk, TestClock()))
+    assert not has_mark(disk, "", instance)
+    mark_folders(disk, instance)
+    for folder in PROMISES:
+        disk.remove_tree(folder)
+        disk.mkdir(folder)
+        with pytest.raises(Corruption, match="mount its disk again"):
+            open_or_format(disk, TestClock())
+        mark_folders(disk, instance)
+    assert fatal == []
+
+
+def test_folder_of_another_server_keeps_a_server_down() -> None:
+    """IN-21. Goal: two servers whose folders were exchanged start neither, and nothing is changed. Method: a folder
+    with files gets another server's mark: the error has both uuids and the mark's path, and `fs check` says it too. A
+    mark that is cut short is no other server's and is written again."""
+    for folder in PROMISES:
+        disk = new_disk()
+        instance = open_or_format(disk, TestClock())
+        two_tablets(disk, [TABLET])
+        mark = f"{folder}/{MARK}"
+        disk.poke(mark, b"e" * 32)
+        with pytest.raises(Corruption, match=rf"another server.*{mark}.*{'e' * 32}.*{instance.uuid}"):
+            open_or_format(disk, TestClock())
+        assert disk.read(mark) == b"e" * 32 and not check_directory(disk).healthy
+        disk.poke(mark, b"e")
+        assert open_or_format(disk, TestClock()) == instance and has_mark(disk, folder, instance)
 
 
 def test_start_without_a_superblock_leaves_the_blocks_for_the_one_that_is_put_back() -> None:

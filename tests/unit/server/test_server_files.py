@@ -42,7 +42,7 @@ def test_created_tablet_has_its_files_where_they_are_documented() -> None:
     fresh = new_disk()
     open_or_format(fresh, TestClock())
     folders = ["consensus-meta", "data", "instance", "quarantine", "replay", "tablet-meta", "wals"]
-    marks = {f"{folder}/.folder-of" for folder in PROMISES}
+    marks = {".folder-of", *(f"{folder}/.folder-of" for folder in PROMISES)}
     assert (set(fresh.files), fresh.listdir("")) == ({"instance"} | marks, folders)
 
     async def scenario(pair: Pair) -> None:

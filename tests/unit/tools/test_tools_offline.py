@@ -155,7 +155,11 @@ DAMAGE: list[tuple[str, Callable[[SimDisk], None], str]] = [
     ("block", lambda d: d.corrupt(_block(d), 100), "a block's file has another CRC-32C"),
     ("block gone", lambda d: d.remove(_block(d)), "a block's file is missing"),
     ("folder of blocks", lambda d: d.fail_on("listdir", "data", times=None), "data: it cannot be read: the disk"),
-    ("metadata's folder", lambda d: d.remove_tree("consensus-meta"), "consensus-meta: the folder is missing"),
+    (
+        "metadata's folder",
+        lambda d: d.remove_tree("consensus-meta"),
+        "consensus-meta: no server starts: a folder that held",
+    ),
 ]
 
 
@@ -215,14 +219,19 @@ def test_untidiness_is_a_warning_and_only_orphans_are_removed_on_demand() -> Non
     assert not view.orphans and any("no orphan is told from a block" in w for w in warnings(view))
 
 
+@pytest.mark.parametrize("mounted", [False, True], ids=["gone", "empty"])
 @pytest.mark.parametrize("lost", ["tablet-meta", "consensus-meta", "wals", INSTANCE])
-def test_blocks_are_no_orphans_where_what_names_them_is_lost(lost: str) -> None:
-    """TC-46. Goal: blocks do not count as orphans if the superblock folder is not mounted. Method: lose each; nothing
-    is called an orphan, and a repair is refused and removes nothing."""
+def test_blocks_are_no_orphans_where_what_names_them_is_lost(lost: str, mounted: bool) -> None:
+    """TC-46. Goal: blocks do not count as orphans if the superblock folder is not mounted. Method: lose each, a folder
+    also in favour of an empty mount point; nothing is called an orphan, the check says that no server starts, and a
+    repair is refused and removes nothing."""
     disk, _ = stopped_server()
     blocks = data_files(disk)
     (disk.remove if lost == INSTANCE else disk.remove_tree)(lost)
+    if mounted and lost != INSTANCE:
+        disk.mkdir(lost)
     view = check_directory(disk)
+    assert not view.healthy and any("no server starts" in error for error in errors(view))
     assert not view.orphans and any(f"because {lost} is missing" in w for w in warnings(view))
     with pytest.raises(Refused, match=rf"mount its disk again.*missing={lost}"):
         remove_orphans(disk)
@@ -241,7 +250,7 @@ def test_directory_with_data_of_somebody_else_is_no_servers(tmp_path: Path) -> N
         format_root(tmp_path / "kafka", kind="TABLET_SERVER")
     format_root(tmp_path / "server", kind="TABLET_SERVER")
     names = plan_wipe(tmp_path / "server").names
-    assert names[0] == INSTANCE and set(names) == {INSTANCE, *FOLDERS}
+    assert names[0] == INSTANCE and set(names) == {INSTANCE, MARK, *FOLDERS}
     for done in range(1, len(names)):
         wipe(RealDisk(tmp_path / "server"), names[done - 1 : done])
         assert plan_wipe(tmp_path / "server").names == names[done:]
