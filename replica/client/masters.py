@@ -17,7 +17,7 @@ from nyala.replica.types import Address, Code, Refused
 from .channels import Channels
 from .options import ClientOptions
 from .paging import PagedRequest, pages_of
-from .retry import UNREACHABLE, Attempts, Deadline, Reaction, final, reaction_to, refusal_of_rpc_error
+from .retry import NOT_OFFERED, UNREACHABLE, Attempts, Deadline, Reaction, final, reaction_to, refusal_of_rpc_error
 
 CALLS_THAT_CHANGE = frozenset({
     "CreateTable", "DropTable", "AddWriterSchema", "OpenSources", "AdvanceSources", "ResetSource", "MoveReplica",
@@ -153,6 +153,21 @@ class Masters:
         if "error" in reply.DESCRIPTOR.fields_by_name and (error := error_from_pb(reply.error)) is not None:
             raise error
         return reply
+
+    def from_any(self, method: str, request: Message) -> Message | None:
+        """Return the reply of the first master that neither lacks the call nor is a follower or silent; that one is
+        called from then on. None if there is none. For calls that masters of an earlier build do not have; Refused."""
+        for address in self.addresses:
+            try:
+                reply: Message = self.ask(address, method, request, self._options.connect_timeout_s)
+            except Refused as error:
+                if error.what.startswith(NOT_OFFERED) or reaction_to(error) is not Reaction.FAIL:
+                    continue
+                raise
+            with self._lock:
+                self._current = self._known.index(address)
+            return reply
+        return None
 
     def _give_up_if_nobody_listens(self, error: Refused, attempts: Attempts) -> None:
         """Fail if each master has refused three connections in the first call: that means a wrong address, not a slow

@@ -8,6 +8,7 @@ UNIT = "tests/unit/master/test_master_read_times.py"
 RULE = "replica/master/catalog/read_times.py"
 INDEX = "replica/master/catalog/kept_read_times.py"
 SERVICE = "replica/master/requests/master_service.py"
+EARLIER = "tests/unit/client/test_client_read_times.py"
 ONE = f"{UNIT}::test_query_never_has_two_times_whatever_is_forgotten_and_whoever_leads"
 FIRST = f"{UNIT}::test_first_proposal_is_the_time_and_a_thousand_tasks_cost_one_entry"
 QUERY = f"{UNIT}::test_forgotten_query_is_refused_and_a_newer_one_of_its_load_goes_on"
@@ -177,6 +178,42 @@ MUTANTS = tuple(
             "",
             "_time = _up_to(MAX_HYBRID_TIME)",
             "_time = _up_to(limits.NUMBER_MAX)",
+        ),
+        (
+            "forced config forgets times",
+            "none",
+            f"{UNIT}::test_load_of_before_a_forced_config_is_refused",
+            RULE,
+            "agreed_time",
+            "if generation_of(made.term) != generation_of(catalog.applied_opid.term):",
+            "if False:",
+        ),
+        (
+            "follower of an earlier build hides the leader",
+            "none",
+            f"{EARLIER}::test_follower_of_an_earlier_build_hides_no_leader",
+            "replica/client/client.py",
+            "Client._agree_read_time",
+            'self._all_masters.from_any("AgreeReadTime", request)',
+            "None",
+        ),
+        (
+            "leader is looked for at each call",
+            "none",
+            f"{EARLIER}::test_follower_of_an_earlier_build_hides_no_leader",
+            "replica/client/masters.py",
+            "Masters.from_any",
+            "self._current = self._known.index(address)",
+            "pass",
+        ),
+        (
+            "refusal of the leader is taken for a follower's",
+            "none",
+            f"{EARLIER}::test_leading_master_of_an_earlier_build_is_told_and_a_refusal_stays_one",
+            "replica/client/masters.py",
+            "Masters.from_any",
+            "reaction_to(error) is not Reaction.FAIL",
+            "True",
         ),
     )
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.types import ZERO_OPID, Code, OpId, Refused, limits
+from nyala.replica.types import ZERO_OPID, Code, OpId, Refused, generation_of, limits
 
 from .catalog import Catalog
 from .records import READ_FLOOR, READ_LOAD, READ_TIME, ReadFloor, ReadLoad, ReadTime, Record
@@ -24,7 +24,8 @@ from .tables import Change
 def agreed_time(catalog: Catalog, load_id: str, made: OpId, query: int) -> int:
     """Return the time of that query of the `load()` that was made at that position; 0 if it has none yet.
 
-    Refused: EXPIRED if it may have had one that is forgotten, INVALID_ARGUMENT if the `load()` was made elsewhere.
+    Refused: EXPIRED if it may have had one that is forgotten or lost, INVALID_ARGUMENT if the `load()` was made
+    elsewhere.
     """
     found = catalog.read_times.of(load_id, query)
     if found is not None:
@@ -47,6 +48,12 @@ def agreed_time(catalog: Catalog, load_id: str, made: OpId, query: int) -> int:
             "only: run it again; nothing was changed"
         )
         raise Refused(Code.EXPIRED, what, load=load_id, kept_from=load.from_query)
+    if generation_of(made.term) != generation_of(catalog.applied_opid.term):
+        what = (
+            "this load() was made before the masters' config was forced, and a time of its queries may be lost: load() "
+            "the DataFrame again; nothing was changed"
+        )
+        raise Refused(Code.EXPIRED, what, load=load_id, made=str(made), catalog_at=str(catalog.applied_opid))
     return 0
 
 

@@ -16,7 +16,7 @@ from nyala.replica.master.catalog.read_times import agree, agreed_time
 from nyala.replica.master.catalog.records import READ_FLOOR, READ_LOAD, READ_TIME, ReadFloor, ReadTime
 from nyala.replica.master.group.rebuilt_catalog import catalog_entry
 from nyala.replica.rpc import opid_to_pb, pb
-from nyala.replica.types import Code, OpId, Refused, limits
+from nyala.replica.types import Code, Entry, EntryKind, OpId, Refused, limits, next_generation
 from tests.harness.catalogs import AppliedCatalog
 from tests.harness.master_calls import SECOND_MASTER, MasterWorld
 from tests.harness.sim_disk import SimDisk
@@ -293,3 +293,27 @@ def test_times_survive_a_flush_in_their_order() -> None:
     assert all(again.catalog.read_times.of(LOAD, query) for query in (8, 7, 6, 10))
     load = again.catalog.get(READ_LOAD, LOAD)
     assert load is not None and load == replace(load, from_query=10)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["load lost", "load kept"])
+def test_load_of_before_a_forced_config_is_refused(known: bool) -> None:
+    """Goal: a query has one time, also when the masters go on from one directory that lacks the newest entries. Method:
+    the lost masters agreed on query 7; the one that goes on, in a later generation, knows the `load()` or does not. The
+    time that it knows stays; query 7 is refused, and a `load()` that is made now is served."""
+    lost, left = AppliedCatalog(), AppliedCatalog()
+    for box in (lost, left):
+        box.commit(({"later/x": {}}, [], "", None))
+    made = left.catalog.applied_opid
+    if known:
+        for box in (lost, left):
+            box.commit(agree(box.catalog, asked(6, 90), made))
+    lost.commit(agree(lost.catalog, asked(7, 100), made))
+    assert agreed_time(lost.catalog, LOAD, made, 7) == 100
+    forced = OpId(next_generation(made.term), left.catalog.applied_opid.index + 1)
+    left.catalog.apply([Entry(forced, EntryKind.NOOP, 1, 0, b"", b"", 0)])
+    assert not known or agreed_time(left.catalog, LOAD, made, 6) == 90
+    for refused in (agreed_time, lambda catalog, load, at, query: agree(catalog, asked(query, 200), at)):
+        with pytest.raises(Refused, match=r"config was forced.*load\(\) the DataFrame again") as told:
+            refused(left.catalog, LOAD, made, 7)
+        assert told.value.code is Code.EXPIRED
+    assert agree(left.catalog, asked(7, 200, load="c" * 32), left.catalog.applied_opid)[3] == 200

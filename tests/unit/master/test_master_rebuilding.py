@@ -283,7 +283,7 @@ def test_directory_of_a_rebuild_that_was_cut_off_starts_no_master(caplog: pytest
     made = rebuilt_of(*GOOD)
     whole = written(SimDisk(), made)
     steps = whole.count("replace")
-    assert steps == 6 and not caplog.records
+    assert steps == 7 and not caplog.records
     for skip, loses_power in itertools.product(range(steps), (False, True)):
         disk = SimDisk()
         disk.fail_on("replace", "*", "CRASH", skip=skip)
