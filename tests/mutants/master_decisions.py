@@ -426,10 +426,10 @@ MUTANTS = (
             "tests/unit/master/test_master_executor.py::"
             "test_decision_that_is_withdrawn_while_it_is_tried_is_not_tried_again"
         ),
-        file="replica/master/decisions/local_executor.py",
-        function="LocalExecutor._finish",
-        before="again = may_pass and tablet_id not in self._withdrawn",
-        after="again = may_pass",
+        file="replica/decision_executor/schedule.py",
+        function="Schedule.finish",
+        before="if job.late or not outcome.retryable or job.withdrawn or now_s >= job.retry_until_s:",
+        after="if job.late or not outcome.retryable or now_s >= job.retry_until_s:",
     ),
     Mutant(
         name="catalog keeps no config",

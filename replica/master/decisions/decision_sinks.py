@@ -9,18 +9,19 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from nyala.replica.client import Client
-from nyala.replica.decision_executor import execute
+from nyala.replica.decision_executor import Bounds, DecisionExecutor, execute
 from nyala.replica.policy import ServerView
 from nyala.replica.types import Decision, Outcome, Proposal, Refused, kafka_topics
 
 from ..kafka.kafka_link import KafkaLink
 from ..state import MasterState
-from .local_executor import LocalExecutor
 from .reconciler import Reconciler
 from .reporter import Reporter
 
 _log = logging.getLogger("nyala.master")
 CONSIDER_TIMEOUT_S = 20.0
+BOUNDS = Bounds(workers=4, per_target_max=2)
+"""A deadline, a newer decision or a withdrawal ends the retries, so time alone does not."""
 REPORTS_PER_STEP = 50
 """The most reports that are made in one step of the loop: 8 ms of work."""
 REPORTS_WAITING_MAX = 5_000
@@ -51,13 +52,13 @@ class DecisionSinks:
         self._reconciler = reconciler
         self._link: KafkaLink | None = None
 
-    def start_executor(self) -> LocalExecutor:
+    def start_executor(self) -> DecisionExecutor:
         """Carry decisions out in this process. They are handed over directly, not through Kafka."""
         state = self._state
         masters = state.group.replica.active_config.members
         addresses = [a for m in masters for a in m.addresses if m.uuid != state.uuid]
         client = Client([state.address, *addresses])
-        executor = LocalExecutor(lambda decision: execute(decision, client), self._executed)
+        executor = DecisionExecutor(lambda decision: execute(decision, client), self._executed, BOUNDS)
         executor.start()
         self._reconciler.add_sink(executor.accept)
         return executor

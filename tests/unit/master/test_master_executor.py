@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nyala.replica.master.decisions.local_executor import LocalExecutor
+from nyala.replica.decision_executor import Bounds, DecisionExecutor
 from nyala.replica.types import Action, Code, Decision, Outcome, Result
 from tests.harness.patience import patience_s
 
@@ -44,9 +44,9 @@ class Tries:
 
 
 @contextmanager
-def executor() -> Iterator[tuple[LocalExecutor, Tries]]:
+def executor() -> Iterator[tuple[DecisionExecutor, Tries]]:
     tries = Tries()
-    made = LocalExecutor(tries.attempt, tries.told)
+    made = DecisionExecutor(tries.attempt, tries.told, Bounds(workers=3, per_target_max=2))
     made.start()
     try:
         yield made, tries
