@@ -12,6 +12,7 @@ import sys
 
 from nyala.pipeline import (
     DecisionsOptions,
+    DecisionsProgress,
     QueryInterrupted,
     QueryRefused,
     end_in_order,
@@ -45,12 +46,15 @@ def main() -> int:
     def tell(text: str) -> None:
         print(json.dumps({"event": "message", "text": text}) if given.json else text, flush=True)
 
+    def show(progress: DecisionsProgress) -> None:
+        print(progress.json() if given.json else progress.line(), flush=True)
+
     try:
         options = options_of(DecisionsOptions, given)
         restarts = restart_options(given.patience_s, given.restarts_max, catches_up=given.available_now)
         end_in_order()
         spark = spark_session("nyala decisions")
-        run_decisions(spark, options, restarts, tell=tell)
+        run_decisions(spark, options, restarts, tell=tell, show=show)
     except (QueryRefused, QueryInterrupted, ReplicaError) as error:
         tell(f"nyala decisions: {error}")
         return 1

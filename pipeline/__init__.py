@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         letters_held,
         replay_letters,
     )
-    from .decisions import DecisionsOptions, DecisionsQuery
+    from .decisions import DecisionsOptions, DecisionsProgress, DecisionsQuery
     from .decode import RowDecoder, WriterSchema
     from .driver import end_in_order
     from .errors import QueryInterrupted, QueryRefused

@@ -1,4 +1,5 @@
-"""Crash points of the ingest query's tasks: `pipeline.after_first_batch` and `pipeline.before_dead_letters`.
+"""Crash points of tasks. Of the ingest query: `pipeline.after_first_batch` and `pipeline.before_dead_letters`; of the
+decisions query: `pipeline.amid_decisions` and `pipeline.before_outcomes`.
 
 Tasks of a batch write reach the first of them too.
 
@@ -26,6 +27,12 @@ only."""
 BEFORE_DEAD_LETTERS = "pipeline.before_dead_letters"
 """Reached when a tablet has acknowledged a batch with a failed row, whose dead letter has not been sent to Kafka
 yet."""
+AMID_DECISIONS = "pipeline.amid_decisions"
+"""Reached when the first decision of a task has ended, and others are under way or wait; in a task's first attempt
+only."""
+BEFORE_OUTCOMES = "pipeline.before_outcomes"
+"""Reached when all decisions of a task have ended, and Kafka may have none of their outcomes; in a task's first attempt
+only."""
 
 
 def reach(name: str) -> None:

@@ -1,5 +1,5 @@
-"""The decisions query: Kafka `decisions` -> the executor at each tablet's leader -> `outcomes`. It runs on the driver
-alone.
+"""The decisions query: Kafka `decisions` -> the leader of each tablet -> `outcomes`. Spark's tasks do the work; the
+driver keeps the catalog terms and counts.
 
 A micro-batch may run again: executing a decision twice, late or out of order is safe, because the leader checks term,
 version, config and deadline. After a failed decision the masters decide anew.
@@ -7,33 +7,34 @@ version, config and deadline. After a failed decision the masters decide anew.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from nyala.replica.client import parse_masters
+from nyala.replica.types import Refused, Result, check, kafka_topics
 
-from nyala.replica.client import Client, parse_masters
-from nyala.replica.decision_executor import Unusable, execute, outcome_of, read_record
-from nyala.replica.types import Code, Decision, Outcome, Refused, check, kafka_topics
-from nyala.schemas import encode_record
-
+from .decision_tasks import MASTERS, ROW_SCHEMA, SKIPPED, TERM, DecisionsPlan, Row, carry_out, read_decisions
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import security_of
-from .kafka_timeouts import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options, spark_options
+from .kafka_timeouts import KAFKA_TIMEOUT_S, spark_options
 from .session import interrupted_in_order, stop_query
 from .topics import Topics
 
 _log = logging.getLogger("nyala.pipeline")
-PARALLEL_MAX = 8
-RETRY_PAUSE_S = 0.5
-RETRY_FOR_S = 20.0
-"""How long one decision is executed again; after it the outcome is FAILED and the masters decide anew."""
+RECORDS_MAX = 10_000
+"""The records of one micro-batch: they bound what the driver collects, and how long later records wait."""
+TERMS_KEPT_MAX = 100_000
+"""The keys whose catalog terms are kept from one micro-batch to the next. A deposed master's record comes within its
+producer's time-out, minutes after the decision that replaces it. Those of forgotten keys are refused by the leaders."""
+EXAMPLES_MAX = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,72 +68,39 @@ class DecisionsOptions:
         return self.topic_prefix + kafka_topics.OUTCOMES
 
 
-NO_CEILING = 1 << 63
+@dataclass(frozen=True, kw_only=True)
+class DecisionsProgress:
+    """What one micro-batch did: how many decisions ended with each result, and how many records were skipped."""
+
+    results: Mapping[str, int]
+    duration_s: float = 0.0
+    skipped: int = 0
+    examples: tuple[str, ...] = ()
+    """Of the decisions that were not done and of the skipped records, one of each task and kind, EXAMPLES_MAX at
+    most."""
+
+    def line(self) -> str:
+        """Return it for people, in one line."""
+        counts = [f"{count} {result}" for result, count in sorted(self.results.items())]
+        counts += [f"{self.skipped} records skipped"] * (self.skipped > 0)
+        return "; ".join([f"decisions in {self.duration_s:.1f} s: {', '.join(counts)}", *self.examples])
+
+    def json(self) -> str:
+        """Return it for programs, as one JSON object."""
+        return json.dumps({"event": "decisions", **asdict(self)})
 
 
-def newest(
-    records: Iterable[tuple[bytes | None, bytes | None, int]],
-    terms: dict[bytes, int],
-    *,
-    term_max: int = NO_CEILING,
-    skip: Callable[[int, str], None] = lambda offset, reason: None,
-) -> list[Decision]:
-    """Return the decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
-
-    `terms`: the highest catalog term of each key so far; this function updates it. A decision of a lower term is left
-    out, because a deposed master wrote it, or wrote it earlier. A term above `term_max`, which is the masters' own, is
-    of no master: such a decision is left out, and so is a record that is no decision. `skip` is called with the offset
-    and the reason of each.
-    """
-    in_force: dict[bytes, tuple[int, Decision]] = {}
-    for key, value, offset in sorted(records, key=lambda record: record[2]):
-        if key is not None and value is None:
-            in_force.pop(key, None)
-            continue
-        decision = read_record(Decision, key, value)
-        if isinstance(decision, Unusable):
-            skip(offset, decision.reason)
-        elif decision.catalog_term > term_max:
-            skip(offset, f"no master has reached the catalog term {decision.catalog_term}, they are at {term_max}")
-        elif key is not None and decision.catalog_term >= terms.get(key, 0):
-            terms[key] = decision.catalog_term
-            in_force[key] = (offset, decision)
-    return [decision for _, decision in sorted(in_force.values(), key=lambda each: each[0])]
-
-
-def term_of(key: bytes | None, value: bytes | None) -> int:
-    """Return the catalog term of a decision; 0 of anything else."""
-    decision = read_record(Decision, key, value)
-    return 0 if isinstance(decision, Unusable) else decision.catalog_term
-
-
-def carry_out(
-    decision: Decision,
-    client: Client,
-    *,
-    wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-    pause: Callable[[float], None] = time.sleep,
-) -> Outcome:
-    """Execute a decision, and again while that may help and its deadline has not passed; returns its outcome."""
-    until_us = wall_us() + int(RETRY_FOR_S * 1e6)
-    if decision.deadline_us > 0:
-        until_us = min(until_us, decision.deadline_us)
-    while True:
-        try:
-            outcome = execute(decision, client, now_us=wall_us)
-        except Exception as error:  # noqa: BLE001 - a decision that meets a defect would end every run of the query
-            _log.exception("T %s a decision could not be carried out", decision.tablet_id)
-            return outcome_of(decision, Refused(Code.ILLEGAL_STATE, f"{type(error).__name__}: {error}"))
-        if not outcome.retryable or wall_us() >= until_us:
-            return outcome
-        pause(RETRY_PAUSE_S)
+def with_terms(kept: Mapping[bytes, int], risen: Mapping[bytes, int], most: int) -> dict[bytes, int]:
+    """Return the catalog terms of keys with those that have risen; the newest `most` are kept. Pure."""
+    both = {key: term for key, term in kept.items() if key not in risen} | dict(risen)
+    return dict(islice(both.items(), max(0, len(both) - most), None))
 
 
 class DecisionsQuery:
-    """One run of the query. `report` receives a line for each outcome. Concurrency: as IngestQuery."""
+    """One run of the query. `report` receives what each micro-batch did. Concurrency: as IngestQuery."""
 
     def __init__(
-        self, spark: Any, options: DecisionsOptions, report: Callable[[Outcome], None] = lambda _: None
+        self, spark: Any, options: DecisionsOptions, report: Callable[[DecisionsProgress], None] = lambda _: None
     ) -> None:
         self._spark = spark
         self._options = options
@@ -141,8 +109,7 @@ class DecisionsQuery:
         self._failure: BaseException | None = None
         self._stopping = threading.Event()
         self._security = security_of(options.kafka)
-        self._client = Client(parse_masters(options.masters))
-        self._producer: Any = None
+        parse_masters(options.masters)  # an error in it is one of this command line, not of a task
         self._terms: dict[bytes, int] = {}
         self._term_known = 0
         self.skipped = 0
@@ -155,13 +122,10 @@ class DecisionsQuery:
                 self._run()
         finally:
             self.stop()
-            self._close_producer()
-            self._client.close()
 
     def _run(self) -> None:
         try:
             self._ensure_topics()
-            self._producer = self._new_producer()
             self._query = self._start()
             if not self._stopping.is_set():
                 self._query.awaitTermination()
@@ -180,20 +144,6 @@ class DecisionsQuery:
         if self._query is not None:
             stop_query(self._query)
 
-    def _new_producer(self) -> Any:
-        bootstrap = self._options.bootstrap
-        check_reachable(bootstrap)
-        options = producer_options(self._options.kafka_timeout_s) | self._security.python()
-        return KafkaProducer(bootstrap_servers=bootstrap, **options)
-
-    def _close_producer(self) -> None:
-        try:
-            if self._producer is not None:
-                self._producer.close(timeout=CLOSE_TIMEOUT_S)
-        except KafkaError:
-            # An outcome was not published: its micro-batch runs again.
-            return
-
     def _ensure_topics(self) -> None:
         topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s, self._security)
         try:
@@ -208,48 +158,60 @@ class DecisionsQuery:
         reader = self._spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
         reader = reader.options(**{**spark_options(options.kafka_timeout_s), **options.kafka})
         reader = reader.option("subscribe", options.decisions_topic).option("startingOffsets", "earliest")
+        reader = reader.option("maxOffsetsPerTrigger", str(RECORDS_MAX))
         # The topic is compacted: a decision that is gone was replaced or withdrawn.
         reader = reader.option("failOnDataLoss", "false").option("kafka.isolation.level", "read_committed")
-        writer = reader.load().select("key", "value", "offset").writeStream.foreachBatch(self._micro_batch)
+        writer = reader.load().writeStream.foreachBatch(self._micro_batch)
         writer = writer.queryName("nyala decisions").option("checkpointLocation", options.checkpoint)
         return (writer.trigger(availableNow=True) if options.available_now else writer).start()
 
     def _micro_batch(self, rows: Any, _: int) -> None:
+        # Half of the slots: an ingest query in the same driver goes on while a task waits for a server.
+        tasks = max(1, self._spark.sparkContext.defaultParallelism // 2)
+        plan, began = self._plan(), time.monotonic()
         try:
-            records = [(row.key, row.value, row.offset) for row in rows.toLocalIterator()]
-            decisions = newest(records, self._terms, term_max=self._term_max(records), skip=self._skip)
-            if decisions:
-                with ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="decision") as pool:
-                    outcomes = list(pool.map(lambda each: carry_out(each, self._client), decisions))
-                self._publish(outcomes)
+            read = rows.select("key", "value", "offset").mapInArrow(partial(read_decisions, plan), ROW_SCHEMA)
+            work = partial(carry_out, replace(plan, terms={}))
+            done = read.repartition(tasks, "target").mapInArrow(work, ROW_SCHEMA)
+            told = [Row(**row.asDict()) for row in done.drop("target", "value").collect()]
+            self._note(told, time.monotonic() - began)
         except Exception as error:
             self._failure = of_spark(error)
             raise
 
-    def _term_max(self, records: Iterable[tuple[bytes | None, bytes | None, int]]) -> int:
-        """Return the catalog term that the masters have reached; they are asked again only for a decision that is above
-        it.
+    def _plan(self) -> DecisionsPlan:
+        """Return the input of the next micro-batch's tasks."""
+        options = self._options
+        return DecisionsPlan(
+            options.masters, options.bootstrap, options.outcomes_topic, options.executor, self._terms,
+            self._term_known, options.kafka_timeout_s, self._security,
+        )  # fmt: skip
 
-        While no master answers, every decision is tried, because the tablets' leaders check the term too.
-        """
-        highest = max((term_of(key, value) for key, value, _ in records), default=0)
-        if highest <= self._term_known:
-            return self._term_known
-        self._term_known = max(self._term_known, self._client.catalog_term())
-        return self._term_known or NO_CEILING
-
-    def _skip(self, offset: int, reason: str) -> None:
-        self.skipped += 1
-        if self.skipped & (self.skipped - 1) == 0:  # the first, second, fourth, ...: a flood does not fill the log
-            _log.warning("record at offset %d of %s is skipped, number %d: %s",
-                         offset, self._options.decisions_topic, self.skipped, reason)  # fmt: skip
-
-    def _publish(self, outcomes: list[Outcome]) -> None:
-        sent = []
-        for outcome in outcomes:
-            value = encode_record(replace(outcome, executor=self._options.executor, at_us=time.time_ns() // 1000))
-            sent.append(self._producer.send(self._options.outcomes_topic, key=outcome.tablet_id.encode(), value=value))
-        self._producer.flush(timeout=self._options.kafka_timeout_s)
-        for future, outcome in zip(sent, outcomes, strict=True):
-            future.get(timeout=self._options.kafka_timeout_s)
-            self._report(outcome)
+    def _note(self, told: Iterable[Row], duration_s: float = 0.0) -> None:
+        """Keep what the tasks report of one micro-batch, and report it."""
+        risen: dict[bytes, int] = {}
+        counts: Counter[str] = Counter()
+        examples: list[str] = []
+        for row in told:
+            number = row.number or 0
+            if row.kind == TERM:
+                risen[bytes(row.key or b"")] = number
+            elif row.kind == MASTERS:
+                self._term_known = max(self._term_known, number)
+            else:
+                counts[row.kind] += number
+                if row.kind != Result.DONE and len(examples) < EXAMPLES_MAX:
+                    examples.append(f"{row.kind} {row.text}")
+        self._terms = with_terms(self._terms, risen, TERMS_KEPT_MAX)
+        skipped = counts.pop(SKIPPED, 0)
+        if skipped:
+            self.skipped += skipped
+            _log.warning(
+                "%d records of %s were skipped, %d in all", skipped, self._options.decisions_topic, self.skipped
+            )
+        if counts or skipped:
+            self._report(
+                DecisionsProgress(
+                    results=dict(counts), duration_s=duration_s, skipped=skipped, examples=tuple(examples)
+                )
+            )

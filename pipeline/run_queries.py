@@ -6,9 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.types import Outcome
-
-from .decisions import DecisionsOptions, DecisionsQuery
+from .decisions import DecisionsOptions, DecisionsProgress, DecisionsQuery
 from .ingest import IngestOptions, IngestQuery
 from .progress import Progress
 from .supervise import ProgressCounter, RestartOptions, run_two_queries, run_with_restarts
@@ -21,17 +19,20 @@ def run_decisions(
     restarts: RestartOptions,
     *,
     tell: Callable[[str], None],
-    show: Callable[[str], None] | None = None,
+    show: Callable[[DecisionsProgress], None] | None = None,
 ) -> None:
     """Run the decisions query, restarted by `restarts`, until it ends; as `run_ingest`.
 
-    `show` receives a line for each outcome; default: `tell`.
+    `show` receives what each micro-batch did; default: `tell` receives a line.
     """
-    counter, line = ProgressCounter(), show or tell
+    counter = ProgressCounter()
 
-    def shown(done: Outcome) -> None:
+    def shown(done: DecisionsProgress) -> None:
         counter.beat()
-        line(f"tablet {done.tablet_id}: {done.result} {done.message}".rstrip())
+        if show is None:
+            tell(done.line())
+        else:
+            show(done)
 
     run_with_restarts(lambda: DecisionsQuery(spark, options, shown).run(), restarts, tell, counter=counter)
 

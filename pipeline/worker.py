@@ -14,6 +14,7 @@ from nyala.replica.types import PLAINTEXT, KafkaSecurity
 
 from .dead_letter_producer import DeadLetterSink
 from .kafka_timeouts import KAFKA_TIMEOUT_S
+from .task_producer import TaskProducer
 
 
 def client_for(masters: str, write_timeout_s: float = 120.0) -> Client:
@@ -30,6 +31,13 @@ def sink_for(
     return sink
 
 
+def producer_for(bootstrap: str, topic: str, timeout_s: float, security: KafkaSecurity) -> TaskProducer:
+    """Return this process's producer of outcomes, which holds nothing of an earlier task."""
+    producer = _producer(os.getpid(), bootstrap, topic, timeout_s, security)
+    producer.begin()
+    return producer
+
+
 @lru_cache(maxsize=4)
 def _client(pid: int, masters: str, write_timeout_s: float) -> Client:
     return Client(parse_masters(masters), ClientOptions(write_timeout_s=write_timeout_s))
@@ -38,3 +46,8 @@ def _client(pid: int, masters: str, write_timeout_s: float) -> Client:
 @lru_cache(maxsize=8)
 def _sink(pid: int, bootstrap: str, topic: str, timeout_s: float, security: KafkaSecurity) -> DeadLetterSink:
     return DeadLetterSink(bootstrap, topic, timeout_s, security)
+
+
+@lru_cache(maxsize=8)
+def _producer(pid: int, bootstrap: str, topic: str, timeout_s: float, security: KafkaSecurity) -> TaskProducer:
+    return TaskProducer(bootstrap, topic, timeout_s, security)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nyala.infra.local.kafka import KafkaBroker
-from nyala.pipeline.decisions import newest
+from nyala.pipeline.decision_tasks import newest
 from nyala.replica.client import Client
 from nyala.replica.decision_executor import TOPICS, Unusable, execute, read_record
 from nyala.replica.policy import inputs_of

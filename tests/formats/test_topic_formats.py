@@ -24,7 +24,7 @@ import pytest
 from nyala import schemas
 from nyala.pipeline.dead_letter_producer import letter_key
 from nyala.pipeline.dead_letter_reader import letter_of
-from nyala.pipeline.decisions import newest
+from nyala.pipeline.decision_tasks import newest
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.rebalance import proposal_of

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from nyala import schemas
 from nyala.pipeline.dead_letter_reader import letter_of
-from nyala.pipeline.decisions import newest
+from nyala.pipeline.decision_tasks import newest
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.rebalance import newest_reports

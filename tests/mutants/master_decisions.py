@@ -420,6 +420,74 @@ MUTANTS = (
         after="return self.left == 0",
     ),
     Mutant(
+        name="server takes any number of decisions at a time",
+        rows="none",
+        test=(
+            "tests/unit/decision_executor/test_schedule.py::test_targets_take_turns_and_a_full_one_holds_no_other_up"
+        ),
+        file="replica/decision_executor/schedule.py",
+        function="Schedule.take",
+        before="if self._load[target] < self.bounds.per_target_max:",
+        after="if True:",
+    ),
+    Mutant(
+        name="target that was served comes first again",
+        rows="none",
+        test=(
+            "tests/unit/decision_executor/test_schedule.py::test_targets_take_turns_and_a_full_one_holds_no_other_up"
+        ),
+        file="replica/decision_executor/schedule.py",
+        function="Schedule._begin",
+        before="if rest:  # the target's next turn comes after those of the others",
+        after="if False:",
+    ),
+    Mutant(
+        name="two decisions of a tablet are under way",
+        rows="TC-67",
+        test=(
+            "tests/unit/decision_executor/test_schedule.py::"
+            "test_any_order_of_events_keeps_the_bounds_and_ends_every_decision"
+        ),
+        file="replica/decision_executor/schedule.py",
+        function="Schedule.take",
+        before="for tablet_id, each in jobs.items() if tablet_id not in self._running)",
+        after="for tablet_id, each in jobs.items())",
+    ),
+    Mutant(
+        name="copy counts at the leader",
+        rows="none",
+        test=(
+            "tests/unit/decision_executor/test_schedule.py::"
+            "test_target_is_the_server_that_gets_a_copy_or_else_the_leader"
+        ),
+        file="replica/decision_executor/schedule.py",
+        function="target_of",
+        before="return added or decision.leader_uuid or",
+        after="return decision.leader_uuid or added or",
+    ),
+    Mutant(
+        name="failing decision is tried without an end",
+        rows="TC-67",
+        test=(
+            "tests/unit/decision_executor/test_schedule.py::test_retries_wait_longer_each_time_and_end_after_their_time"
+        ),
+        file="replica/decision_executor/schedule.py",
+        function="Schedule.finish",
+        before="or job.withdrawn or now_s >= job.retry_until_s:",
+        after="or job.withdrawn:",
+    ),
+    Mutant(
+        name="decision that waited too long is tried",
+        rows="none",
+        test=(
+            "tests/unit/decision_executor/test_schedule.py::test_decision_that_waited_too_long_ends_without_an_attempt"
+        ),
+        file="replica/decision_executor/schedule.py",
+        function="Schedule._begin",
+        before="job.late = now_s >= job.start_by_s",
+        after="job.late = False",
+    ),
+    Mutant(
         name="withdrawn decision is tried again",
         rows="TC-65, TC-67",
         test=(

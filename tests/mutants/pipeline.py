@@ -93,7 +93,7 @@ MUTANTS = (
             "tests/unit/pipeline/test_supervise_runs.py::"
             "test_decision_of_a_term_that_no_master_has_reached_changes_nothing"
         ),
-        file="pipeline/decisions.py",
+        file="pipeline/decision_tasks.py",
         function="newest",
         before="elif decision.catalog_term > term_max:",
         after="elif False:",
@@ -105,10 +105,60 @@ MUTANTS = (
             "tests/unit/pipeline/test_supervise_runs.py::"
             "test_decision_of_a_deposed_master_is_dropped_wherever_it_stands"
         ),
-        file="pipeline/decisions.py",
+        file="pipeline/decision_tasks.py",
         function="newest",
         before="elif key is not None and decision.catalog_term >= terms.get(key, 0):",
         after="elif key is not None:",
+    ),
+    Mutant(
+        name="defect in a decision counts as stale",
+        rows="IN-90",
+        test="tests/unit/pipeline/test_supervise_runs.py::test_decision_that_meets_a_defect_ends_as_failed",
+        file="replica/decision_executor/executor.py",
+        function="DecisionExecutor._outcome",
+        before="Refused(Code.ILLEGAL_STATE, f",
+        after="Refused(Code.CAS_FAILED, f",
+    ),
+    Mutant(
+        name="task does not wait for its outcomes",
+        rows="none",
+        test=("tests/unit/pipeline/test_decision_tasks.py::test_task_fails_if_kafka_has_not_acknowledged_its_outcomes"),
+        file="pipeline/decision_tasks.py",
+        function="produced",
+        before="producer.flush()",
+        after="pass",
+    ),
+    Mutant(
+        name="terms of a micro-batch are forgotten",
+        rows="TC-69",
+        test=(
+            "tests/unit/pipeline/test_decision_tasks.py::"
+            "test_term_of_a_key_holds_in_later_micro_batches_and_in_one_that_runs_again"
+        ),
+        file="pipeline/decisions.py",
+        function="DecisionsQuery._note",
+        before="self._terms = with_terms(self._terms, risen, TERMS_KEPT_MAX)",
+        after="self._terms = risen",
+    ),
+    Mutant(
+        name="driver collects every term again",
+        rows="none",
+        test="tests/unit/pipeline/test_decision_tasks.py::test_only_terms_that_rose_reach_the_driver",
+        file="pipeline/decision_tasks.py",
+        function="rows_of",
+        before="if term > plan.terms.get(key, 0)]",
+        after="if term]",
+    ),
+    Mutant(
+        name="kept terms grow without a bound",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_decision_tasks.py::test_terms_that_are_kept_are_bounded_and_the_oldest_go_first"
+        ),
+        file="pipeline/decisions.py",
+        function="with_terms",
+        before="max(0, len(both) - most)",
+        after="0",
     ),
     Mutant(
         name="ingest lease is kept after the run",

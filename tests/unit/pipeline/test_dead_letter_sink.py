@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaError
 
-from nyala.pipeline import KafkaSecurity, dead_letter_producer, worker
+from nyala.pipeline import KafkaSecurity, task_producer, worker
 from nyala.pipeline.dead_letter_producer import DeadLetter, Origin
 from nyala.pipeline.errors import TaskFailed
 from nyala.replica.rows import SourceKey
@@ -52,7 +52,7 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     same port."""
     Producer.made = []
     worker._sink.cache_clear()
-    monkeypatch.setattr(dead_letter_producer, "KafkaProducer", Producer)
+    monkeypatch.setattr(task_producer, "KafkaProducer", Producer)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 

@@ -39,9 +39,6 @@ class Decisions(DecisionsQuery):
     def _ensure_topics(self) -> None:
         """No Kafka."""
 
-    def _new_producer(self) -> Any:
-        return None
-
     def _start(self) -> Any:
         return SparkQuery(self.stop if self._stopped else lambda: None)
 

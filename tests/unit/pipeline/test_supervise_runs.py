@@ -11,15 +11,16 @@ import pyarrow as pa
 import pytest
 
 from nyala import schemas
-from nyala.pipeline.decisions import carry_out, newest
+from nyala.pipeline.decision_tasks import BOUNDS, newest
 from nyala.pipeline.errors import QueryInterrupted, QueryRefused
 from nyala.pipeline.ingest import IngestOptions
 from nyala.pipeline.rebalance import named, newest_reports
 from nyala.pipeline.session import interrupted_in_order
 from nyala.pipeline.submit import JOBS, job_script, submit_environment
 from nyala.pipeline.supervise import ProgressCounter, RestartOptions, restart_options, run_with_restarts
+from nyala.replica.decision_executor import carry_out_all
 from nyala.replica.policy import Move, MoveKind
-from nyala.replica.types import Decision, OpId, Refused, Result, limits
+from nyala.replica.types import Decision, OpId, Outcome, Refused, Result, limits
 
 HOUR = 3600.0
 
@@ -268,13 +269,12 @@ def test_report_of_a_stranger_hides_no_report_of_the_masters() -> None:
 
 
 def test_decision_that_meets_a_defect_ends_as_failed() -> None:
-    """IN-90. Goal: a decision that raises an unexpected error ends as failed, and the query goes on. Method: the client
-    raises what nobody expects."""
+    """IN-90. Goal: a decision that raises an unexpected error ends as failed, and the query goes on. Method: the
+    attempt raises what nobody expects."""
 
-    class Broken:
-        def get_table(self, **_: Any) -> Any:
-            raise KeyError("x")
+    def broken(_: Decision) -> Outcome:
+        raise KeyError("x")
 
-    client: Any = Broken()
-    outcome = carry_out(schemas.from_avro(Decision, schemas.decode("decision", decision("a", 1))), client)
+    made = schemas.from_avro(Decision, schemas.decode("decision", decision("a", 1)))
+    (outcome,) = carry_out_all([made], broken, BOUNDS)
     assert (outcome.result, outcome.retryable, "KeyError" in outcome.message) == (Result.FAILED, False, True)
