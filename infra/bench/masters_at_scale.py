@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from . import work
 from .meter import process_figures, resident_mb
 from .options import BenchmarkError, ScaleOptions
 from .played_servers import HOST, config_of, members_of, tablet_id_of
+from .players import PROBE_S, Players
 from .report import Figures, percentile_ms
 
 CATALOG = "0" * 32
@@ -39,17 +39,18 @@ SMALL_TABLETS, LARGE_TABLETS = 4, 1000
 """The tablets of the first table, and of each other one."""
 LOOKUPS_S = 5.0
 """The seconds of look-ups of each size of table."""
-PROBE_S = 0.05
 WAIT_S = 900.0
 STOP_S = 30.0
 
 Note = Callable[[str], None]
-_Facts = dict[str, Any]
 
 
 def masters_at_scale_round(options: ScaleOptions, note: Note) -> Figures:
     """A master at rest under heartbeats, under look-ups, after a restart, and when a server falls silent."""
-    with tempfile.TemporaryDirectory(prefix="nyala-bench-scale-") as folder, _Players(options) as players:
+    with (
+        tempfile.TemporaryDirectory(prefix="nyala-bench-scale-") as folder,
+        Players(options.servers, options.tablets, options.replicas, options.beat_ms) as players,
+    ):
         note(f"{options.servers:,} servers are played")
         with _master(Path(folder), options) as (_, _, stub):
             cluster_id = str(stub.GetIdentity(pb.Empty(), timeout=WAIT_S).cluster_id)
@@ -156,63 +157,6 @@ def _last_line(log: Path) -> str:
     return ([line for line in log.read_text(errors="replace").splitlines() if line] or ["?"])[-1]
 
 
-class _Players:
-    """The process that plays the servers."""
-
-    def __init__(self, options: ScaleOptions) -> None:
-        command = python_module(
-            "nyala.infra.bench.played_servers", "--servers", str(options.servers), "--tablets", str(options.tablets),
-            "--replicas", str(options.replicas), "--beat-ms", str(options.beat_ms),
-        )  # fmt: skip
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.addresses = [Address(HOST, port) for port in self.hear("ports")]
-
-    def __enter__(self) -> _Players:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(BrokenPipeError), self._process:
-            self._process.kill()
-
-    @contextmanager
-    def beside(self, master: subprocess.Popen[bytes]) -> Iterator[None]:
-        """End this process too if the master ends in the context: it would wait for the master for ever."""
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(PROBE_S):
-                if master.poll() is not None:
-                    self._process.kill()
-                    return
-
-        watcher = threading.Thread(target=watch, name="bench-watch", daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
-
-    def tell(self, **command: object) -> None:
-        """Send one command."""
-        if self._process.stdin:
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
-
-    def hear(self, what: str) -> list[int]:
-        """The next line that has `what`; its value."""
-        found: list[int] = self.hear_all(what)[what]
-        return found
-
-    def hear_all(self, what: str) -> _Facts:
-        """The next line that has `what`."""
-        while line := self._process.stdout.readline() if self._process.stdout else "":
-            facts: _Facts = json.loads(line)
-            if what in facts:
-                return facts
-        raise BenchmarkError("the process that plays the servers has ended")
-
-
 def _cpu_s(pid: int) -> float:
     figures = process_figures({"master": pid})
     if not figures:
@@ -220,7 +164,7 @@ def _cpu_s(pid: int) -> float:
     return figures["master"][1]
 
 
-def _at_rest(pid: int, stub: pb_grpc.MasterServiceStub, players: _Players, options: ScaleOptions) -> Figures:
+def _at_rest(pid: int, stub: pb_grpc.MasterServiceStub, players: Players, options: ScaleOptions) -> Figures:
     """CPU under heartbeats alone; then the longest call, of a client that looks a small table up every 50 ms."""
     players.tell(tell=True)
     players.hear_all("beats")
@@ -266,7 +210,7 @@ def _lookups(pid: int, stub: pb_grpc.MasterServiceStub, size: str, name: str, re
     }
 
 
-def _decided(stub: pb_grpc.MasterServiceStub, players: _Players, options: ScaleOptions) -> float:
+def _decided(stub: pb_grpc.MasterServiceStub, players: Players, options: ScaleOptions) -> float:
     """Seconds from the end of the re-replication delay until every replica of a silent server has its decision."""
     replicas = sum(0 in members_of(t, options.servers, options.replicas) for t in range(options.tablets))
     before = stub.Status(pb.Empty(), timeout=WAIT_S).decisions_published

@@ -11,6 +11,8 @@ WRITES = 1000
 COPY_MB = 1000
 TABLETS_MAX = 4096
 SCALE_TABLETS_MAX = 333_000
+DECISIONS = 10_000
+DECISIONS_MAX = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ class BenchOptions:
     watch_s: float = 30.0
     peer: str = ""
     scale: ScaleOptions = ScaleOptions()
+    decisions: int = DECISIONS
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= 100:
@@ -60,6 +63,8 @@ class BenchOptions:
             raise ValueError("too little work to be measured: at least 1000 rows, 100 writes, 1 MB")
         if not 1 <= self.tablets <= TABLETS_MAX or not 1 <= self.watch_s <= 600:
             raise ValueError(f"there are 1 to {TABLETS_MAX} tablets, and they are watched for 1 to 600 s")
+        if not 1 <= self.decisions <= DECISIONS_MAX:
+            raise ValueError(f"there are 1 to {DECISIONS_MAX:,} decisions")
         if self.peer and self.peer not in PEERS:
             raise ValueError(f"no peer {self.peer!r}: choose from {', '.join(PEERS)}")
 

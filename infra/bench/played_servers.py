@@ -1,7 +1,7 @@
 """A process that plays many tablet servers for a master: real heartbeats, and answers at a port of each server.
 
-`nyala bench masters-at-scale` starts it. It prints a line of JSON when all ports listen, and one each time that the
-master has the full reports of all servers. It reads commands from standard input: see `Played.obey`.
+`nyala bench masters-at-scale` and `decisions` start it. It prints a line of JSON when all ports listen, and one each
+time that the master has the full reports of all servers. It reads commands from standard input: see `Played.obey`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import asyncio
 import json
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +27,7 @@ from nyala.schemas import build_level
 REFRESH_PER_BEAT = 20
 """Unchanged replicas in each heartbeat, as a tablet server reports them."""
 CALL_S = 60.0
+CHANGE_S = 0.005
 HOST = "127.0.0.1"
 _Command = dict[str, Any]
 
@@ -88,6 +92,36 @@ class _Answers(pb_grpc.TabletServiceServicer):
         found = self._played.servers[self._number].statuses
         return pb.ListTabletsReply(replicas=[s for s in found if s.tablet_id in wanted])
 
+    async def ChangeConfig(self, request: pb.ChangeConfigRequest, _context: Context) -> pb.ChangeConfigReply:
+        """Accept the change after the time of a log's sync."""
+        with self._played.changes.under_way(request):
+            await asyncio.sleep(CHANGE_S)
+        return pb.ChangeConfigReply()
+
+
+@dataclass
+class Changes:
+    """Counts the config changes of all played servers."""
+
+    calls: int = 0
+    tablets: set[str] = field(default_factory=set)
+    at_once: Counter[str] = field(default_factory=Counter)
+    """The changes under way by the server that joins."""
+    at_once_max: int = 0
+
+    @contextmanager
+    def under_way(self, request: pb.ChangeConfigRequest) -> Iterator[None]:
+        """Count a change from here to the end of the context."""
+        joins = next(edit.member.uuid for edit in request.edits)
+        self.calls += 1
+        self.tablets.add(request.tablet_id)
+        self.at_once[joins] += 1
+        self.at_once_max = max(self.at_once_max, self.at_once[joins])
+        try:
+            yield
+        finally:
+            self.at_once[joins] -= 1
+
 
 class Played:
     """All played servers, on one event loop."""
@@ -95,6 +129,7 @@ class Played:
     def __init__(self, servers: int, tablets: int, replicas: int, beat_s: float) -> None:
         self._wanted, self._tablets, self._replicas, self._beat_s = servers, tablets, replicas, beat_s
         self.servers: list[_Server] = []
+        self.changes = Changes()
         self.cluster_id = ""
         self._stub: Any = None
         self._unknown = 0
@@ -139,7 +174,8 @@ class Played:
 
     def obey(self, command: _Command) -> None:
         """Carry out one command: `beat` (the address of the master, and the cluster's id), `silence` (a server, whose
-        tablets get other leaders), or `tell` (print what the heartbeats took since the last time)."""
+        tablets get other leaders), `changes` (print the config changes since the last time), or `tell` (print what the
+        heartbeats took since the last time)."""
         if "beat" in command:
             self.cluster_id = command["cluster"]
             self._unknown = len(self.servers)
@@ -150,6 +186,9 @@ class Played:
             self._tasks = self._tasks or [asyncio.create_task(self._beats_of(s)) for s in self.servers]
         elif "silence" in command:
             self._silence(self.servers[command["silence"]])
+        elif "changes" in command:
+            made, self.changes = self.changes, Changes()
+            _say(changes=made.calls, tablets=len(made.tablets), at_once_max=made.at_once_max)
         else:
             beats, self._beats = self._beats, []
             _say(beats=len(beats), beat_ms_max=1000 * max(beats, default=0.0), refused=self._refused)

@@ -15,7 +15,7 @@ from typing import Any
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import checksums, copying, failover, idle, masters, masters_at_scale, pipeline, sides, witness, work
+from . import checksums, copying, deciding, failover, idle, masters, masters_at_scale, pipeline, sides, witness, work
 from .options import BenchmarkError, BenchOptions
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
@@ -26,7 +26,7 @@ from .target import Target, local_stack, running_cluster
 OURS = "nyala"
 FAILOVER_WRITES = 4000
 """The one-row writes of Kudu's tool in a failover round; the server is killed half-way."""
-LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness", "masters", "masters-at-scale")
+LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness", "masters", "masters-at-scale", "decisions")
 
 
 @dataclass
@@ -103,7 +103,7 @@ def _target(name: str, options: BenchOptions, note: Note) -> Any:
         arguments = witness.MASTER_ARGUMENTS, witness.SERVER_ARGUMENTS
         return local_stack(note, servers=4, master_arguments=arguments[0], server_arguments=arguments[1])
     if not options.masters:
-        return local_stack(note, kafka=name == "pipeline")
+        return local_stack(note, kafka=name in ("pipeline", "decisions"))
     return running_cluster(options.masters, _local_state())
 
 
@@ -218,6 +218,11 @@ def _masters_at_scale(s: _Setting) -> tuple[Measure, Measure | None]:
     return lambda _: masters_at_scale.masters_at_scale_round(s.options.scale, s.note), None
 
 
+def _decisions(s: _Setting) -> tuple[Measure, Measure | None]:
+    target, count = s.target, s.options.decisions
+    return lambda n: deciding.decisions_round(target, count, n, s.note), None
+
+
 _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "load": _load,
     "write": _write,
@@ -230,11 +235,11 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "witness": _witness,
     "masters": _masters,
     "masters-at-scale": _masters_at_scale,
+    "decisions": _decisions,
     "checksum": _checksum,
 }
 _BESIDE = {"checksum": checksums.MEMORY_READ}
 """The comparison of a benchmark that is not compared with Kudu."""
-NAMES = tuple(
-    name for name in _BENCHES if name not in ("get", "idle", "witness", "masters", "masters-at-scale", "checksum")
-)
+_ALONE = ("get", "idle", "witness", "masters", "masters-at-scale", "decisions", "checksum")
+NAMES = tuple(name for name in _BENCHES if name not in _ALONE)
 """The benchmarks of `bench all`; the others are not compared with Kudu."""

@@ -199,6 +199,21 @@ def masters_at_scale(
 
 
 @app.command()
+def decisions(
+    local: Local = False, rounds: Rounds = 1,
+    decisions: Annotated[int, typer.Option(help="decisions in the topic, of as many tablets")] = sizes.DECISIONS,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Decisions → Spark → leaders → outcomes: one job over a topic that is full; servers are played."""
+    _need_local(local)
+    try:
+        options = replace(_options(local, "", rounds, ""), decisions=decisions)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    _measure(["decisions"], options, as_json)
+
+
+@app.command()
 def checksum(rounds: Rounds = 5, mb: Annotated[int, typer.Option(min=1, help="MB of values of each kind")] = 64,
     as_json: Json = False,
 ) -> None:  # fmt: skip

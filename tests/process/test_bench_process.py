@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from nyala.infra.bench.masters_at_scale import _Players, masters_at_scale_round
+from nyala.infra.bench.masters_at_scale import masters_at_scale_round
 from nyala.infra.bench.options import BenchmarkError, ScaleOptions
+from nyala.infra.bench.players import Players
 from nyala.infra.bench.report import metric_of
 from tests.harness.stack import Stack
 
@@ -147,7 +148,7 @@ def test_bench_of_masters_at_scale_ends_if_its_master_does() -> None:
     with pytest.raises(BenchmarkError, match="the master has ended: "):
         masters_at_scale_round(small, kill)
     with (
-        _Players(small) as players,
+        Players(small.servers, small.tablets, small.replicas, small.beat_ms) as players,
         subprocess.Popen([b"true"]) as ended,
         players.beside(ended),
         pytest.raises(BenchmarkError, match="plays the servers has ended"),

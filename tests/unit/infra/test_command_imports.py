@@ -54,6 +54,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench witness": ("", NOTHING),
     "bench masters": ("", NOTHING),
     "bench masters-at-scale": ("--servers 0", NOTHING),
+    "bench decisions": ("", NOTHING),
     "bench checksum": ("--rounds 0", NOTHING),
     "bench all": ("", NOTHING),
     "table create": (f"t -c id:int64 -k id {NOWHERE}", LOOK),
