@@ -8,7 +8,7 @@ from itertools import chain
 
 from nyala.replica.types import OpId
 
-from .locations import crowding
+from .locations import keeps_crowding
 from .placement import replica_load
 from .views import ClusterView, Health, Move, MoveKind, ServerView, TabletView
 
@@ -24,10 +24,16 @@ class Layout:
         others."""
         self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """server uuid -> table id -> tablet ids"""
+        self._counts: Counter[str] = Counter()
+        """The replicas of each server in `of_server`: a plan asks for them at every step."""
         self.held: Counter[str] = replica_load(view)
         """Replicas per server, to compare with its limit: a replica that a plan moves away counts until the next
         plan."""
         self.busy: set[str] = set()
+        self._never: set[tuple[str, str, str]] = set()
+        """(table, source, target) between which no tablet can move: a plan makes them more, never fewer."""
+        self._open: dict[tuple[str, str], list[str]] = {}
+        """(source, target) -> the tables of which `free` may have tablets, sorted."""
         for tablet in view.tablets:
             self._add(tablet)
         self.targets = sorted(u for u, s in self.servers.items() if s.takes_replicas)
@@ -39,13 +45,13 @@ class Layout:
         self.holders[name] = {m.uuid for m in tablet.config.members if not m.replace}
         for uuid in self.holders[name]:
             self.of_server[uuid][tablet.table_id].add(name)
+            self._counts[uuid] += 1
         if not is_settled(tablet):
             self.busy.add(name)
 
     def count(self, uuid: str, table: str | None = None) -> int:
         """Return the replicas on a server, of one table or of all."""
-        held = self.of_server[uuid]
-        return len(held[table]) if table is not None else sum(len(t) for t in held.values())
+        return len(self.of_server[uuid][table]) if table is not None else self._counts[uuid]
 
     def on(self, uuid: str) -> Iterator[str]:
         """The tablets of which the server has a replica."""
@@ -58,7 +64,7 @@ class Layout:
     def keeps_spread(self, tablet: str, source: str, target: str) -> bool:
         """Whether the tablet's replicas are spread over the locations as well after the move as before."""
         others = [self.servers[u].places for u in self.holders[tablet] if u in self.servers and u != source]
-        return crowding([*others, self.servers[target].places]) <= crowding([*others, self.servers[source].places])
+        return keeps_crowding(tuple(sorted(others)), self.servers[source].places, self.servers[target].places)
 
     def has_room(self, uuid: str) -> bool:
         """Whether the server may hold one more replica than it holds and is planned to get."""
@@ -70,14 +76,33 @@ class Layout:
         return not server.avoided and not server.nearly_full(bytes_wanted)
 
     def free(self, table: str, source: str, target: str) -> list[str]:
-        """Return the settled tablets of `table` on `source` that can move to `target`; in no order."""
-        if not self.has_room(target):
+        """Return the settled tablets of `table` on `source` that can move to `target`; in no order.
+
+        Moves make servers fuller, and the moved tablets busy. So where none can move now, none can later.
+        """
+        between = (table, source, target)
+        if between in self._never or not self.has_room(target):
             return []
-        return [
+        found = [
             t
             for t in self.of_server[source][table] - self.of_server[target][table]
             if t not in self.busy and self.is_fit(target, self.size(t)) and self.keeps_spread(t, source, target)
         ]
+        if not found:
+            self._never.add(between)
+        return found
+
+    def open_tables(self, source: str, target: str) -> list[str]:
+        """Return the tables of which a tablet on `source` may be able to move to `target`, sorted.
+
+        What comes to `source` by a planned move is busy, so the tables become fewer only.
+        """
+        known = self._open.get((source, target))
+        if known is None:
+            known = sorted(self.of_server[source])
+        found = [table for table in known if (table, source, target) not in self._never]
+        self._open[source, target] = found
+        return found
 
     def movable(self, table: str, source: str, target: str) -> str | None:
         """Return the best of `free`: followers before leaders, then by id; None if there is none."""
@@ -90,6 +115,8 @@ class Layout:
         self.held[target] += 1
         self.of_server[source][view.table_id].discard(tablet)
         self.of_server[target][view.table_id].add(tablet)
+        self._counts[source] -= 1
+        self._counts[target] += 1
         self.busy.add(tablet)
         return move_of(MoveKind.REPLICA, view, source, target, reason)
 

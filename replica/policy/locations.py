@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
+from functools import lru_cache
 
 Places = tuple[str, ...]
 """A location and those around it, the widest first (`ServerView.places`)."""
@@ -20,6 +21,13 @@ def crowding(places: Iterable[Places]) -> tuple[int, int]:
     known = list(places)
     wide = Counter(each[0] for each in known)
     return sum(n * n for n in wide.values()), sum(n * n for n in Counter(known).values())
+
+
+@lru_cache(1 << 16)
+def keeps_crowding(others: tuple[Places, ...], source: Places, target: Places) -> bool:
+    """Whether a replica that goes from `source` to `target` leaves its tablet spread as well as before. `others`: the
+    places of the tablet's other replicas, in order."""
+    return crowding([*others, target]) <= crowding([*others, source])
 
 
 def spreading_moves(places: Sequence[Places], targets: Set[Places]) -> list[Pairs]:

@@ -53,9 +53,10 @@ def bounded(steps: Iterable[Sequence[Move]], caps: Caps) -> Iterable[Move]:
         more, larger = total + len(moves), size + sum(move.bytes for move in moves)
         if more > caps.moves_max or larger > caps.bytes_max:
             return
-        busier = of_server + Counter(uuid for move in moves for uuid in (move.from_uuid, move.to_uuid))
-        if max(busier.values()) <= caps.moves_per_server_max:
-            total, size, of_server = more, larger, busier
+        busier = Counter(uuid for move in moves for uuid in (move.from_uuid, move.to_uuid))
+        if all(of_server[uuid] + n <= caps.moves_per_server_max for uuid, n in busier.items()):
+            total, size = more, larger
+            of_server.update(busier)
             yield from moves
 
 
@@ -110,38 +111,53 @@ def _pairs(order: list[str], count: dict[str, int]) -> Iterable[tuple[str, str]]
 
 
 def even(layout: Layout, table: str) -> Iterable[Move]:
+    closed: set[tuple[str, str]] = set()
+    """Pairs of servers between which nothing can move, now or later in the plan."""
     while True:
         count = {u: layout.count(u, table) for u in layout.targets}
         order = sorted(count, key=lambda u: (count[u], layout.count(u), u))
         for source, target in _pairs(order, count):
+            if (source, target) in closed:
+                continue
             tablet = layout.movable(table, source, target)
             if tablet is not None:
                 yield layout.move(
                     tablet, source, target, f"table {table}: {count[source]} replicas against {count[target]}"
                 )
                 break
+            closed.add((source, target))
         else:
             return
 
 
 def _even_cluster(layout: Layout) -> Iterable[Move]:
+    moved: Counter[str] = Counter()
+    without: dict[tuple[str, str], tuple[int, int]] = {}
+    """Pairs of servers without a move, each with its servers' moves until then: only a further one can change that."""
     while True:
         count = {u: layout.count(u) for u in layout.targets}
         order = sorted(count, key=lambda u: (count[u], u))
-        found = next(
-            (
-                (source, target, tablet)
-                for source, target in _pairs(order, count)
-                for table in layout.tables
-                if layout.count(source, table) > layout.count(target, table)
-                and (tablet := layout.movable(table, source, target)) is not None
-            ),
-            None,
-        )
-        if found is None:
+        for source, target in _pairs(order, count):
+            if without.get((source, target)) == (moved[source], moved[target]):
+                continue
+            tablet = _of_fuller_table(layout, source, target)
+            if tablet is not None:
+                moved.update((source, target))
+                yield layout.move(tablet, source, target, f"cluster: {count[source]} replicas against {count[target]}")
+                break
+            without[source, target] = moved[source], moved[target]
+        else:
             return
-        source, target, tablet = found
-        yield layout.move(tablet, source, target, f"cluster: {count[source]} replicas against {count[target]}")
+
+
+def _of_fuller_table(layout: Layout, source: str, target: str) -> str | None:
+    """Return a tablet, which can move, of a table of which `source` has more replicas than `target`."""
+    for table in layout.open_tables(source, target):
+        if layout.count(source, table) > layout.count(target, table):
+            tablet = layout.movable(table, source, target)
+            if tablet is not None:
+                return tablet
+    return None
 
 
 class _Leaders:

@@ -783,6 +783,43 @@ MUTANTS = (
         before="and self.keeps_spread(t, source, target)",
         after="",
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="none",
+            test=f"tests/unit/policy/test_policy_plan_cost.py::{test}",
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, test, file, function, before, after in (
+            (
+                "pair with a move counts as one without",
+                "test_plan_that_remembers_pairs_without_a_move_is_the_same_plan",
+                "replica/policy/layout.py",
+                "Layout.free",
+                "if not found:",
+                "if True:",
+            ),
+            (
+                "pair is not asked again after a move of its servers",
+                "test_plan_that_remembers_pairs_without_a_move_is_the_same_plan",
+                "replica/policy/rebalance.py",
+                "_even_cluster",
+                "moved.update((source, target))",
+                "pass",
+            ),
+            (
+                "pairs without a move are asked at each step",
+                "test_plan_asks_few_questions_for_each_move",
+                "replica/policy/rebalance.py",
+                "_even_cluster",
+                "without[source, target] = moved[source], moved[target]",
+                "pass",
+            ),
+        )
+    ),
     Mutant(
         name="lost replicas are placed by name",
         rows="OP-08",
@@ -924,7 +961,7 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_even_bytes.py::test_an_exchange_is_planned_whole_or_not_at_all",
         file="replica/policy/rebalance.py",
         function="bounded",
-        before="if max(busier.values()) <= caps.moves_per_server_max:",
+        before="if all(of_server[uuid] + n <= caps.moves_per_server_max for uuid, n in busier.items()):",
         after="if max(of_server.values(), default=0) < caps.moves_per_server_max:",
     ),
 )
