@@ -26,9 +26,12 @@ def read(
     at: str = "",
     slices: int = 1,
 ) -> Any:
-    """Return a DataFrame of the table, or of some columns of it, at one time. Registers the source.
+    """Return a DataFrame of the table, or of some of its columns. Registers the source.
 
-    `where`: conditions as `source.where` has them; `at`: ISO timestamp or microseconds; `slices` per tablet.
+    Each query of it reads at a time of its own, unless `at` names one.
+
+    `where`: conditions as `source.where` has them; `at`: ISO timestamp, microseconds
+    since 1970, or now; `slices` per tablet.
     """
     register(spark)
     reader = spark.read.format("nyala").option("masters", masters).option("table", table)

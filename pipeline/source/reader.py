@@ -127,7 +127,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     columns: tuple[str, ...]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the reads of all queries of this `load()`: Spark keeps the answer. It has a time only if the options
+        """Plan the reads of all queries of this `load()`: Spark keeps the answer. A part has a time only if the options
         name one."""
         spec = ScanSpec(
             columns=self.columns,

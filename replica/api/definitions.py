@@ -54,7 +54,7 @@ Columns = Mapping[str, Any] | Iterable[Any]
 
 
 class Definition(NamedTuple):
-    """A table that can be: what the masters are asked to create."""
+    """A table definition that passed all checks, as it is sent to the masters."""
 
     schema: TableSchema
     partition: PartitionSpec

@@ -266,7 +266,7 @@ def _has_rows(rows: Any) -> bool:
 
 
 def _order_matters(columns: Any, schema: TableSchema) -> bool:
-    """Whether a key occurs twice and there is more than one batch: then batches must not overtake each other."""
+    """Whether a key occurs twice: then batches must not overtake each other. Keys of one hash count as one."""
     hashes = key_hash([columns.column(n) for n in schema.key])
     return len(np.unique(hashes)) < len(hashes)
 

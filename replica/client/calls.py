@@ -39,8 +39,8 @@ class TabletCalls:
 
     @property
     def time_seen(self) -> int:
-        """Return the highest hybrid time of any reply. Every request carries it, so that servers issue later times
-        only."""
+        """Return the highest hybrid time of an acknowledged write or of a part that was read. Requests to tablets
+        carry it, so that servers issue later times only."""
         return self._time_seen
 
     def observe(self, hybrid_time: int) -> None:

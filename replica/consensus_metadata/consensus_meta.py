@@ -84,7 +84,7 @@ class ConsensusMeta:
 
     @classmethod
     def exists(cls, disk: Disk, tablet_id: str) -> bool:
-        """Return whether this server ever took part in that tablet's group."""
+        """Return whether the file exists. A server that took part in the group may have lost it; see `adopt`."""
         return disk.exists(path_of(tablet_id))
 
     @classmethod

@@ -45,9 +45,9 @@ class RowError(NamedTuple):
 class WriteMeta:
     """The meta of a WRITE entry. Either `source` is set, or `client_id`, or neither for a write without a ledger.
 
-    `after`: the highest offset of the source which, as far as the sender knows, this tablet has acknowledged; None on a
-    cold start. `done`: errors remembered below it may be forgotten. `first_incomplete`: the same for a client's
-    results.
+    `after`: the last offset of the batch that was sent to this tablet before, acknowledged or not. For a sender's first
+    batch, it is the highest offset that the tablet acknowledged; None on a cold start. `done`: errors remembered below
+    it may be forgotten. `first_incomplete`: the same for a client's results.
     """
 
     column_ids: tuple[int, ...]

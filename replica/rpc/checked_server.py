@@ -97,7 +97,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self.short_requests = slots(turn_s=limits.SHORT_REQUEST_TURN_S)
         self.long_requests = slots(turn_s=limits.LONG_REQUEST_TURN_S)
         self.late = 0
-        """The calls that were ended because their request was not whole in time."""
+        """The calls that were ended before their request was whole: it was late, or another host needed the slot."""
         self._reply_s = reply_s
         self._request_s = request_s
         self._checked: dict[str, Handler] = {}

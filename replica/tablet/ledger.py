@@ -60,11 +60,11 @@ class ClientState(NamedTuple):
 class Ledger:
     """The positions of every source and client of one tablet.
 
-    Invariants: `last_offset` and `done` of a generation never fall, nor does a source's generation. Errors of rows
-    above `done` are never forgotten: a batch with new rows is refused instead, but never one that only repeats rows, or
-    a replay could not pass it. Clients are in the order of their last use. The memory for clients' results is bounded
-    over all clients, and an applied write is never applied again because its result was forgotten.
-    Concurrency: under the tablet's lock.
+    Invariants: `last_offset` and `done` of a generation never fall, nor does a source's generation. Errors of rows at
+    or above `done` are never forgotten: a batch with new rows is refused instead, but never one that only repeats rows,
+    or a replay could not pass it. Clients are in the order of their last use. The memory for clients' results is
+    bounded over all clients, and an applied write is never applied again because its result was forgotten. Concurrency:
+    under the tablet's lock.
     """
 
     def __init__(self) -> None:

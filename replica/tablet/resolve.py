@@ -341,7 +341,7 @@ def _apply_pass(
 def _too_long(
     stores: Stores, schema: TableSchema, rows: WireRows, left: list[Column], found: Found, over: Bools, fresh: Bools
 ) -> I64:
-    """Mask of the rows that would be longer than a row may be, with the values that they keep (`over`) or get
+    """The positions of the rows that would be longer than a row may be, with the values that they keep (`over`) or get
     (`fresh`).
 
     `left`: the columns that some or all rows leave out.

@@ -23,7 +23,8 @@ _FIXED_BYTES = 64
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """The state of one outgoing link. `error`: the reason why the last connection ended, empty if none did."""
+    """The state of one outgoing link. `error`: why there is no link, because the last attempt or
+    connection failed; empty while a link is open."""
 
     uuid: str
     address: str

@@ -34,7 +34,8 @@ PRESSURE_FLUSH = 0.7
 """From this share of the memory limit on, the largest memory store is flushed whatever its size."""
 GC_EVERY_S = 10.0
 COMPACT_AGAIN_S = 60.0
-"""The pause of a tablet whose compaction met a full disk or an exhausted resource. Other tablets' compactions go on."""
+"""The pause of a tablet after a compaction that merged nothing, for example because the disk was full. Other tablets'
+compactions go on."""
 GIVE_BACK_EVERY_S = 5.0
 """The shortest time between two such steps, because allocations wait while memory goes back to the kernel, and new
 memory must be cleared."""
