@@ -26,7 +26,9 @@ from nyala.replica.types import (
 
 from .argument_errors import invalid_argument, unknown_name, valid, valid_text
 
-_TYPE_TEXT = re.compile(r"^\s*([a-z0-9_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null)?\s*$", re.IGNORECASE)
+_TYPE_TEXT = re.compile(
+    r"^\s*([a-z0-9_]+)\s*(?:\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\))?\s*(not\s+null)?\s*$", re.IGNORECASE
+)
 _OTHER_NAMES = {
     "boolean": "bool",
     "tinyint": "int8",

@@ -43,9 +43,9 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
     if at is None:
         return 0
     if isinstance(at, dt.datetime):
-        if at.tzinfo is None:
+        if at.utcoffset() is None:
             raise invalid_argument(
-                "at= needs a time zone", "give one, as in datetime.now(timezone.utc)", at=at.isoformat()
+                "at= needs a time zone", "give one, as in datetime.now(timezone.utc)", at=as_given(at)
             )
         us = (at - _EPOCH) // dt.timedelta(microseconds=1)
         hybrid = hybrid_from_us(us) | (1 << LOGICAL_BITS) - 1

@@ -394,6 +394,22 @@ MUTANTS = (
         )
         for name, argument, file, function, before, after in (
             (
+                "zone without an offset",
+                "Table.scan.at",
+                "replica/api/table.py",
+                "hybrid_time_of",
+                "at.utcoffset() is None",
+                "at.tzinfo is None",
+            ),
+            (
+                "decimal of 5,000 digits",
+                "Cluster.create_table.columns",
+                "replica/api/definitions.py",
+                "",
+                r"\(\s*(\d{1,3})\s*(?:,",
+                r"\(\s*(\d+)\s*(?:,",
+            ),
+            (
                 "flag that is none",
                 "Table.upsert.ignore_null",
                 "replica/api/table.py",

@@ -39,6 +39,18 @@ def _within_itself() -> list[Any]:
     return endless
 
 
+class _WithoutOffset(dt.tzinfo):
+    """A zone that gives no offset, which Python allows."""
+
+    def utcoffset(self, _: dt.datetime | None) -> None:
+        return None
+
+    dst = utcoffset
+
+    def tzname(self, _: dt.datetime | None) -> str:
+        return "nowhere"
+
+
 HOSTILE: dict[str, object] = {
     "None": None,
     "True": True,
@@ -65,6 +77,8 @@ HOSTILE: dict[str, object] = {
     "long host": "x" * 100 + ":1",
     "bytes": b"x",
     "date": dt.date(2024, 1, 1),
+    "zone without an offset": dt.datetime(2024, 1, 1, tzinfo=_WithoutOffset()),
+    "long decimal": {"k": f"decimal({'1' * 5000},2)"},
     "first time": dt.datetime(1, 1, 1, tzinfo=dt.UTC),
     "[]": [],
     "[None]": [None],
@@ -269,6 +283,7 @@ ACCEPTED: dict[str, set[str]] = {
 }
 """The values with a meaning, by parameter. A parameter without a row takes none of them: a new one needs a row."""
 CALLED = {
+    "kafka_properties": "kafka_properties|kafka option",
     "key": "key|column", "columns": "column", "hash_columns": "column", "range_column": "range_column|column|key",
     "range_splits": "range_splits|split", "text": "condition", "other": "condition|where=|or ", "rows": "row|column",
     "row": "row|column", "value": "compar|nan|value", "values": "isin|value|condition", "low": "compar|nan",
