@@ -70,8 +70,8 @@ def run_rounds(parser: argparse.ArgumentParser, options: Callable[[argparse.Name
     """Run one or several rounds, each with a plan of its own; return the job's exit status.
 
     0: planned, proposed or, with --wait, all done. 2: with --wait, some moves were refused, failed or still wait,
-    tablets were left alone because they are not settled, or the last of several rounds still had something to move. 1:
-    the job could not run.
+    tablets were left alone because they are not settled or because no other server can take them, or the last of
+    several rounds still had something to move. 1: the job could not run.
     """
     log_to_stderr(logging.WARNING)
     given = parsed(parser)
@@ -94,7 +94,7 @@ def run_rounds(parser: argparse.ArgumentParser, options: Callable[[argparse.Name
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     done = not plan.moves or (given.rounds_max == 1 and all_done(state.values()))
-    return 0 if given.dry_run or not given.wait or (done and not plan.unsettled) else 2
+    return 0 if given.dry_run or not given.wait or (done and plan.complete) else 2
 
 
 def _carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wait_s: float) -> dict[str, str]:
@@ -108,7 +108,13 @@ def _carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wa
             state = rebalancer.wait(plan, wait_s, (lambda _: None) if given.json else say)
     if given.json:
         moves = [to_avro(proposal_of(plan.plan_id, move, 0)) | {"reserved": ""} for move in plan.moves]
-        told = {"plan_id": plan.plan_id, "moves": moves, "state": state, "unsettled": plan.unsettled}
+        told = {
+            "plan_id": plan.plan_id,
+            "moves": moves,
+            "state": state,
+            "unsettled": plan.unsettled,
+            "stuck": plan.stuck,
+        }
         newest, oldest = plan.ages_s
         say(json.dumps(told | {"dry_run": given.dry_run, "newest_input_age_s": newest, "oldest_input_age_s": oldest}))
     elif state:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -157,6 +157,21 @@ class Plan:
         tablets = tuple(t for t in self.view.tablets if not about or t.table_id in about)
         moved = {move.tablet_id for move in self.moves}
         return tuple(t for t in not_settled(replace(self.view, tablets=tablets)) if t not in moved)
+
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """Return the settled tablets on servers to empty, sorted, if the plan can move no replica."""
+        if any(move.kind is MoveKind.REPLICA for move in self.moves):
+            return ()
+        away = {s.uuid for s in self.view.servers if s.draining}
+        here = {t.tablet_id for t in self.view.tablets if not away.isdisjoint(t.config.voters)}
+        here -= {t.tablet_id for t in self.view.tablets if self.subject and t.table_id not in self.subject}
+        return tuple(sorted(here - set(self.unsettled)))
+
+    @property
+    def complete(self) -> bool:
+        """Return whether nothing remains to be planned once the moves are done."""
+        return not self.unsettled and not self.stuck
 
 
 def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
@@ -403,6 +418,11 @@ def describe(plan: Plan) -> str:
         lines.append("nothing to move")
     if plan.unsettled:
         lines.append(left_alone(plan))
+    if plan.stuck:
+        lines.append(
+            f"not emptied: {len(plan.stuck)} tablets stay on servers to empty, {_some_of(plan.stuck)}. Each other "
+            "server that may get replicas has one of theirs already, or is full, or the caps are too small: add servers"
+        )
     for number, move in enumerate(plan.moves, start=1):
         what = "replica" if move.kind is MoveKind.REPLICA else "leader "
         size = f", {move.bytes / 1e6:.1f} MB" if move.bytes else ""
@@ -425,12 +445,15 @@ def told_inputs(plan: Plan) -> str:
 
 def left_alone(plan: Plan) -> str:
     """Return a text that lists the tablets that the plan leaves out, with the reason."""
-    some = ", ".join(tablet_id[:8] for tablet_id in plan.unsettled[:5])
-    more = ", ..." if len(plan.unsettled) > 5 else ""
     return (
         f"left alone because they are not settled (a change under way, no leader, a sick replica): "
-        f"{len(plan.unsettled)} of {len(plan.view.tablets)} tablets, {some}{more}; what they need, a later plan says"
+        f"{len(plan.unsettled)} of {len(plan.view.tablets)} tablets, {_some_of(plan.unsettled)}; what they need, a "
+        "later plan says"
     )
+
+
+def _some_of(tablets: Sequence[str]) -> str:
+    return ", ".join(tablet_id[:8] for tablet_id in tablets[:5]) + (", ..." if len(tablets) > 5 else "")
 
 
 def summary(state: Mapping[str, str]) -> str:

@@ -820,6 +820,22 @@ MUTANTS = (
             ),
         )
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="none",
+            test="tests/unit/policy/test_policy_rebalance.py::test_server_that_cannot_be_emptied_is_told",
+            file="pipeline/rebalance.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, function, before, after in (
+            ("server with replicas counts as emptied", "Plan.complete", "and not self.stuck", ""),
+            ("tablets that stay are not told", "describe", "if plan.stuck:", "if False:"),
+            ("server without a task counts as one to empty", "Plan.stuck", "if s.draining}", "}"),
+        )
+    ),
     Mutant(
         name="lost replicas are placed by name",
         rows="OP-08",

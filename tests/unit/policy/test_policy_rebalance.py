@@ -20,6 +20,7 @@ from nyala.pipeline.rebalance import Plan, check_room, describe
 from nyala.replica.policy import (
     Caps,
     ClusterView,
+    Goals,
     Health,
     Move,
     MoveKind,
@@ -27,6 +28,7 @@ from nyala.replica.policy import (
     TabletView,
     inputs_of,
     place_tablets,
+    plan_placement,
     plan_rebalance,
     replica_load,
     room_left,
@@ -170,6 +172,24 @@ def test_plan_without_moves_says_what_it_left_alone(words: str, changing: bool) 
     plan = Plan("p", well, tuple(plan_rebalance(well, WIDE)), {}, NO_INPUTS)
     assert [m.tablet_id for m in plan.moves] == ["t0"] and plan.unsettled == ("t1", "t2")
     assert "2 of 3 tablets, t1, t2;" in describe(plan)
+
+
+@pytest.mark.parametrize("drained", [True, False])
+@pytest.mark.parametrize("hosts", [3, 4])
+def test_server_that_cannot_be_emptied_is_told(hosts: int, drained: bool) -> None:
+    """Goal: a plan without moves is not taken for an emptied server. Method: three replicas of each tablet on
+    three servers, one of which is to be emptied: with a fourth server they move; without one the plan names them, and
+    the job does not end well. If nothing is to be emptied, or another table is placed, nothing stays."""
+    names = ["s00", "s01", "s02"]
+    tablets = tuple(settled(f"t{i}", "T", names, names[i]) for i in range(3))
+    there = tuple(replace(s, draining=drained and s.uuid == "s02") for s in servers(hosts))
+    view = ClusterView(servers=there, tablets=tablets)
+    for moves in (plan_rebalance(view, WIDE), plan_placement(view, Goals(drain=True), WIDE)):
+        plan = Plan("p", view, tuple(moves), {}, NO_INPUTS)
+        stuck = ("t0", "t1", "t2") if drained and hosts == 3 else ()
+        assert (plan.stuck, plan.complete) == (stuck, not stuck)
+        assert ("not emptied: 3 tablets stay on servers to empty, t0, t1, t2." in describe(plan)) == bool(stuck)
+        assert replace(plan, subject=frozenset(["other"])).complete
 
 
 def test_plan_of_settled_tablets_leaves_nothing_alone() -> None:
