@@ -80,17 +80,21 @@ class Layout:
 
         Moves make servers fuller, and the moved tablets busy. So where none can move now, none can later.
         """
-        between = (table, source, target)
-        if between in self._never or not self.has_room(target):
+        if not self.is_open(table, source, target):
             return []
+        there = self.of_server[source][table] - self.of_server[target][table] if self.has_room(target) else ()
         found = [
             t
-            for t in self.of_server[source][table] - self.of_server[target][table]
+            for t in there
             if t not in self.busy and self.is_fit(target, self.size(t)) and self.keeps_spread(t, source, target)
         ]
         if not found:
-            self._never.add(between)
+            self._never.add((table, source, target))
         return found
+
+    def is_open(self, table: str, source: str, target: str) -> bool:
+        """Whether `free` may still have tablets: it had some when it was asked last, or was not asked."""
+        return (table, source, target) not in self._never
 
     def open_tables(self, source: str, target: str) -> list[str]:
         """Return the tables of which a tablet on `source` may be able to move to `target`, sorted.
@@ -100,7 +104,7 @@ class Layout:
         known = self._open.get((source, target))
         if known is None:
             known = sorted(self.of_server[source])
-        found = [table for table in known if (table, source, target) not in self._never]
+        found = [table for table in known if self.is_open(table, source, target)]
         self._open[source, target] = found
         return found
 

@@ -111,13 +111,11 @@ def _pairs(order: list[str], count: dict[str, int]) -> Iterable[tuple[str, str]]
 
 
 def even(layout: Layout, table: str) -> Iterable[Move]:
-    closed: set[tuple[str, str]] = set()
-    """Pairs of servers between which nothing can move, now or later in the plan."""
     while True:
         count = {u: layout.count(u, table) for u in layout.targets}
         order = sorted(count, key=lambda u: (count[u], layout.count(u), u))
         for source, target in _pairs(order, count):
-            if (source, target) in closed:
+            if not layout.is_open(table, source, target):
                 continue
             tablet = layout.movable(table, source, target)
             if tablet is not None:
@@ -125,7 +123,6 @@ def even(layout: Layout, table: str) -> Iterable[Move]:
                     tablet, source, target, f"table {table}: {count[source]} replicas against {count[target]}"
                 )
                 break
-            closed.add((source, target))
         else:
             return
 
