@@ -32,7 +32,7 @@ from nyala.replica.rows import (
     exact_predicate,
     time_of_text,
 )
-from nyala.replica.types import Refused, as_given, check_kind, limits, shown
+from nyala.replica.types import Refused, as_given, check_kind, limits, shown, some_of
 
 from .argument_errors import invalid_argument, unknown_name, valid
 
@@ -72,8 +72,7 @@ def _text_of(predicate: Predicate) -> str:
     if predicate.op in ("is_null", "is_not_null"):
         return f"{name} {predicate.op.replace('_', ' ')}"
     if predicate.op == "in":
-        shown = ", ".join(as_given(v) for v in predicate.values[:5]) + (", ..." if len(predicate.values) > 5 else "")
-        return f"{name} in ({shown})"
+        return f"{name} in ({some_of(predicate.values, as_given)})"
     return f"{name} {predicate.op} {as_given(predicate.values[0])}"
 
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nyala.replica.types import Address, Member, RaftConfig, Report
+from nyala.replica.types import Address, Member, RaftConfig, Report, some_of
 
 from .views import ClusterView, Health, ServerView, TabletView, seen_leaving
 
 SPARE_US = 60_000_000
 """The difference of clocks that is allowed between the masters and a job, and more time for a record to come again."""
-SHOWN_MAX = 5
 WITHIN = "again_within_s"
 """The number of a record that is the seconds within which it is published again."""
 
@@ -113,7 +112,7 @@ def _gaps(used: Sequence[Report], old: Sequence[Report], named: Iterable[str], n
         )
     unknown = sorted(set(named) - {r.server_uuid for r in servers})
     if unknown:
-        yield f"there is no record of {len(unknown)} servers that have replicas ({_some(unknown)}): {publish}"
+        yield f"there is no record of {len(unknown)} servers that have replicas ({some_of(unknown)}): {publish}"
     says = max(servers, key=_order, default=None)
     for what, count in (("servers", len(servers)), ("tablets", len(used) - len(servers))):
         stated = says.numbers.get(what, 0) if says is not None else 0
@@ -125,10 +124,6 @@ def _name(report: Report) -> str:
     if report.server_uuid:
         return f"server {report.server_uuid}"
     return f"tablet {report.tablet_id} of table {report.table_name}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")
 
 
 def _seconds(us: int) -> str:

@@ -56,6 +56,7 @@ from .names import (
     check_topic,
     parse_json,
     shown,
+    some_of,
 )
 from .process import __version__, started_pool
 from .protocols import Clock, Disk, DiskFile, Post, Rng, Timer

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 from . import limits
 from .errors import Code, Refused, printable
 
+T = TypeVar("T")
 _SHOWN_CHARS = 80
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _TABLE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -31,6 +32,11 @@ def shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     cut = printable(text[: _SHOWN_CHARS + 1])
     return cut if len(cut) <= _SHOWN_CHARS else f"{cut[:_SHOWN_CHARS]}... ({len(text)} characters)"
+
+
+def some_of(values: Sequence[T], text: Callable[[T], str] = str) -> str:
+    """Return the first five of the values as a list in a sentence, and whether there are more."""
+    return ", ".join(text(value) for value in values[:5]) + (", ..." if len(values) > 5 else "")
 
 
 def refused(what: str, value: object, **values: object) -> Refused:
