@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from nyala.replica.policy import (
     Inputs,
     Move,
     MoveKind,
+    TabletView,
     inputs_of,
     not_settled,
     plan_placement,
@@ -33,7 +35,7 @@ from nyala.replica.policy import (
     skew,
     view_of_reports,
 )
-from nyala.replica.types import Outcome, Proposal, Report, Subject, Wanted, check, kafka_topics, new_uuid
+from nyala.replica.types import Outcome, Proposal, Report, Subject, Wanted, check, kafka_topics, new_uuid, some_of
 from nyala.schemas import encode_record
 
 from .errors import QueryInterrupted, QueryRefused, of_spark
@@ -150,23 +152,24 @@ class Plan:
         newest, oldest = self.view.now_us - self.inputs.newest_us, self.view.now_us - self.inputs.oldest_us
         return max(0, newest) / 1e6, max(0, oldest) / 1e6
 
-    @property
+    @cached_property
+    def _about(self) -> tuple[TabletView, ...]:
+        return tuple(t for t in self.view.tablets if not self.subject or t.table_id in self.subject)
+
+    @cached_property
     def unsettled(self) -> tuple[str, ...]:
         """Return the tablets that the plan leaves out because they are changing; they may have to move later."""
-        about = self.subject
-        tablets = tuple(t for t in self.view.tablets if not about or t.table_id in about)
         moved = {move.tablet_id for move in self.moves}
-        return tuple(t for t in not_settled(replace(self.view, tablets=tablets)) if t not in moved)
+        return tuple(t for t in not_settled(replace(self.view, tablets=self._about)) if t not in moved)
 
-    @property
+    @cached_property
     def stuck(self) -> tuple[str, ...]:
         """Return the settled tablets on servers to empty, sorted, if the plan can move no replica."""
         if any(move.kind is MoveKind.REPLICA for move in self.moves):
             return ()
         away = {s.uuid for s in self.view.servers if s.draining}
-        here = {t.tablet_id for t in self.view.tablets if not away.isdisjoint(t.config.voters)}
-        here -= {t.tablet_id for t in self.view.tablets if self.subject and t.table_id not in self.subject}
-        return tuple(sorted(here - set(self.unsettled)))
+        here = {t.tablet_id for t in self._about if not away.isdisjoint(t.config.voters)}
+        return tuple(sorted(here.difference(self.unsettled)))
 
     @property
     def complete(self) -> bool:
@@ -420,8 +423,9 @@ def describe(plan: Plan) -> str:
         lines.append(left_alone(plan))
     if plan.stuck:
         lines.append(
-            f"not emptied: {len(plan.stuck)} tablets stay on servers to empty, {_some_of(plan.stuck)}. Each other "
-            "server that may get replicas has one of theirs already, or is full, or the caps are too small: add servers"
+            f"not emptied: {len(plan.stuck)} tablets stay on servers to empty, {some_of(plan.stuck, _short)}. Each "
+            "other server that may get replicas has one of theirs already, or is full, or the caps are too small: add "
+            "servers"
         )
     for number, move in enumerate(plan.moves, start=1):
         what = "replica" if move.kind is MoveKind.REPLICA else "leader "
@@ -447,13 +451,13 @@ def left_alone(plan: Plan) -> str:
     """Return a text that lists the tablets that the plan leaves out, with the reason."""
     return (
         f"left alone because they are not settled (a change under way, no leader, a sick replica): "
-        f"{len(plan.unsettled)} of {len(plan.view.tablets)} tablets, {_some_of(plan.unsettled)}; what they need, a "
-        "later plan says"
+        f"{len(plan.unsettled)} of {len(plan.view.tablets)} tablets, {some_of(plan.unsettled, _short)}; what they "
+        "need, a later plan says"
     )
 
 
-def _some_of(tablets: Sequence[str]) -> str:
-    return ", ".join(tablet_id[:8] for tablet_id in tablets[:5]) + (", ..." if len(tablets) > 5 else "")
+def _short(tablet_id: str) -> str:
+    return tablet_id[:8]
 
 
 def summary(state: Mapping[str, str]) -> str:

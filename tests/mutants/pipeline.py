@@ -934,8 +934,8 @@ MUTANTS = (
         rows="OP-08",
         test="tests/unit/pipeline/test_rebalance_words.py::test_a_placement_is_of_what_is_asked_and_of_nothing_else",
         file="pipeline/rebalance.py",
-        function="Plan.unsettled",
-        before="if not about or t.table_id in about",
+        function="Plan._about",
+        before="if not self.subject or t.table_id in self.subject",
         after="if t.table_id",
     ),
     Mutant(
