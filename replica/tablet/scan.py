@@ -149,8 +149,6 @@ def _both(left: Any | None, right: Any) -> Any:
 def _rows(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]) -> Iterator[Any]:
     left = spec.limit if spec.limit > 0 else None
     for piece in pieces(view, spec, conditions, stop):
-        if left == 0:
-            return
         batch, mask = _masked(piece, view, spec, conditions, stop)
         result = select(batch, piece.schema, view.schema, _names(spec, view.schema))
         if mask is not None:
@@ -160,6 +158,8 @@ def _rows(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[],
             left -= result.num_rows
         if result.num_rows:
             yield result
+        if left == 0:
+            return
 
 
 def _count(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]) -> Iterator[Any]:

@@ -533,10 +533,10 @@ class Tablet:
         if not 0 <= pos < count:
             raise Refused(Code.INVALID_ARGUMENT, "a slice is (pos, count) with pos below count", pos=pos, count=count)
         view, at = self._view(snapshot_time)
-        names = tuple(view.schema.names if columns is None else columns)
-        if len(set(names)) != len(names):
+        names = None if columns is None else tuple(columns)
+        if names is not None and len(set(names)) != len(names):
             raise Refused(Code.INVALID_ARGUMENT, "a scan names each column once", columns=len(names))
-        for name in (*names, *(p.column for p in predicates)):
+        for name in (*(names or ()), *(p.column for p in predicates)):
             view.schema.column(name)
         return Scan(view, ScanSpec(names, tuple(predicates), at, limit, pos, count, count_only=count_only), stop)
 

@@ -55,6 +55,11 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet/merge.py": ("unit/tablet/test_tablet_merge.py",),
     "replica/tablet/merge_rule.py": ("unit/tablet/test_tablet_merge_rule.py",),
     "replica/tablet/page_crcs.py": ("unit/tablet/test_page_crcs.py", "unit/tablet/test_tablet_rot.py"),
+    "replica/tablet/scan.py": (
+        "unit/tablet/test_tablet_rot.py",
+        "unit/tablet/test_tablet_rows.py",
+        "unit/tablet/test_tablet_scan.py",
+    ),
     "replica/tablet/source_positions.py": ("unit/tablet/test_tablet_positions.py",),
     "replica/tablet/superblock.py": (
         "formats",
@@ -114,6 +119,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/merge_rule.py",
     "replica/tablet/page_crcs.py",
     "replica/tablet/results.py",
+    "replica/tablet/scan.py",
     "replica/tablet/source_positions.py",
     "replica/tablet/superblock.py",
     "replica/tablet/witness.py",
