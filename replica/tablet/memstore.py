@@ -12,7 +12,6 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from nyala.replica.rows import INTEGER_LIKE, TableSchema, key_hash, mix_in_place
@@ -250,9 +249,8 @@ def _size_class_end(rows: int) -> int | None:
     return None
 
 
-def visible_mask(ts: npt.NDArray[np.int64], superseded: I64 | None, at: int) -> Bools:
+def visible_mask(ts: I64, superseded: I64, at: int) -> Bools:
     """Mask of shape (rows,) of the versions that are visible at time `at`."""
     mask: Bools = ts <= at
-    if superseded is not None:
-        mask &= superseded > at
+    mask &= superseded > at
     return mask
