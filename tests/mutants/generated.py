@@ -66,6 +66,13 @@ NEAR: Mapping[str, tuple[str, ...]] = {
         "unit/tablet/test_tablet_scan.py",
     ),
     "replica/tablet/source_positions.py": ("unit/tablet/test_tablet_positions.py",),
+    "replica/tablet/stores.py": (
+        "unit/tablet/test_tablet_collisions.py",
+        "unit/tablet/test_tablet_look_up.py",
+        "unit/tablet/test_tablet_row_bound.py",
+        "unit/tablet/test_tablet_rows.py",
+        "unit/tablet/test_tablet_stores.py",
+    ),
     "replica/tablet/superblock.py": (
         "formats",
         "unit/tablet/test_tablet_rows.py",
@@ -127,6 +134,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/results.py",
     "replica/tablet/scan.py",
     "replica/tablet/source_positions.py",
+    "replica/tablet/stores.py",
     "replica/tablet/superblock.py",
     "replica/tablet/witness.py",
     "replica/tablet/write_checks.py",
