@@ -35,11 +35,10 @@ from .hash_index import I64, U64, Bools, rotate
 from .kept import kept_lengths, kept_values, portions
 from .stores import Found, Stores
 
-_OPS = 8
-
 
 def _table(*ops: RowOp) -> Bools:
-    table = np.zeros(_OPS, dtype=np.bool_)
+    """Shape (256,): whether a byte is one of the operations."""
+    table = np.zeros(256, dtype=np.bool_)
     table[[int(op) for op in ops]] = True
     return table
 
@@ -139,8 +138,7 @@ def check_rows(
         errors.extend(RowError(o, code, column) for o in rows.offsets[hit].tolist())
         good[hit] = False
 
-    if int(rows.ops.min()) < RowOp.INSERT or int(rows.ops.max()) >= _OPS:
-        fail((rows.ops >= _OPS) | ~_KNOWN[np.minimum(rows.ops, _OPS - 1)], RowCode.UNKNOWN_OPERATION)
+    fail(~_KNOWN[rows.ops], RowCode.UNKNOWN_OPERATION)
     for column in schema.key_columns:
         array = rows.columns[column.id]
         if array.null_count:
@@ -149,7 +147,7 @@ def check_rows(
         _check_sizes(rows, schema, fail)
     _check_required(rows, schema, fail)
     if errors:
-        rows = rows.take(np.flatnonzero(good)) if good.any() else rows.slice(0, 0)
+        rows = rows.take(np.flatnonzero(good))
         natural = None if natural is None else natural[good]
     keys = rows.keys(schema)
     if not len(rows.ops):
@@ -162,7 +160,7 @@ def check_rows(
     if not mine.all():
         errors.extend(RowError(o, RowCode.WRONG_TABLET, "") for o in rows.offsets[~mine].tolist())
         hashes = hashes[mine]
-        rows = rows.take(np.flatnonzero(mine)) if mine.any() else rows.slice(0, 0)
+        rows = rows.take(np.flatnonzero(mine))
     return Checked(rows, hashes, errors)
 
 
@@ -175,39 +173,31 @@ def _check_sizes(rows: WireRows, schema: TableSchema, fail: Callable[..., None])
     """Check the bounds per row and per key on values of variable length. Skipped if the whole batch is below a
     bound."""
     by_id = {c.id: c for c in schema.columns if c.type in VARIABLE_LENGTH}
-    lengths: dict[int, Any] = {}
-    total = 0
-    for column_id, array in rows.columns.items():
-        if column_id in by_id and len(array):
-            offsets = offsets_of(array)
-            total += int(offsets[-1]) - int(offsets[0])
-            lengths[column_id] = offsets
-    key_ids = [c.id for c in schema.key_columns if c.id in lengths]
+    offsets = {i: offsets_of(array) for i, array in rows.columns.items() if i in by_id}
+    total = sum(int(o[-1]) - int(o[0]) for o in offsets.values())
     if total <= min(limits.KEY_SIZE_BYTES_MAX, limits.ROW_SIZE_BYTES_MAX):
         return
+    sizes = {i: np.diff(o).astype(np.int64) for i, o in offsets.items()}
+    key_ids = [c.id for c in schema.key_columns if c.id in sizes]
     if key_ids:
-        size = np.add.reduce([np.diff(lengths[i]).astype(np.int64) for i in key_ids])
-        if int(size.max()) > limits.KEY_SIZE_BYTES_MAX:
-            fail(size > limits.KEY_SIZE_BYTES_MAX, RowCode.ROW_TOO_LARGE, by_id[key_ids[0]].name)
-    if total > limits.ROW_SIZE_BYTES_MAX:
-        size = np.add.reduce([np.diff(o).astype(np.int64) for o in lengths.values()])
-        if int(size.max()) > limits.ROW_SIZE_BYTES_MAX:
-            fail(size > limits.ROW_SIZE_BYTES_MAX, RowCode.ROW_TOO_LARGE, "")
+        in_key = np.add.reduce([sizes[i] for i in key_ids])
+        fail(in_key > limits.KEY_SIZE_BYTES_MAX, RowCode.ROW_TOO_LARGE, by_id[key_ids[0]].name)
+    fail(np.add.reduce(list(sizes.values())) > limits.ROW_SIZE_BYTES_MAX, RowCode.ROW_TOO_LARGE)
 
 
 def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., None]) -> None:
     """Check required columns: no null is given for one, and an insert gives it or there is a default."""
-    keys = set(schema.key)
-    required = [c for c in schema.columns if not c.nullable and c.name not in keys]
-    for column in required:
+    for column in schema.columns:
         array = rows.columns.get(column.id)
+        if column.nullable:
+            continue
         if array is None:
             if column.default is None:
-                fail(INSERTS[np.minimum(rows.ops, _OPS - 1)], RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
+                fail(INSERTS[rows.ops], RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
         elif array.null_count:
-            bad = _as_mask(pc.is_null(array)) & ~_DELETES[np.minimum(rows.ops, _OPS - 1)]
+            bad = _as_mask(pc.is_null(array)) & ~_DELETES[rows.ops]
             if rows.ignore_null:
-                bad &= ~LEAVES_NULLS[np.minimum(rows.ops, _OPS - 1)]
+                bad &= ~LEAVES_NULLS[rows.ops]
             fail(bad, RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
 
 
@@ -224,16 +214,13 @@ def apply_distinct(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, 
     needles = needles_of(h)
     if needles.repeat:
         return None
-    if len(h):
-        _apply_pass(stores, schema, rows, h, needles, times, errors)
+    _apply_pass(stores, schema, rows, h, needles, times, errors)
     return errors
 
 
 def apply_rows(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: int) -> list[RowError]:
     """Apply checked rows at time `ts`; returns the errors of the failed rows, in no order."""
     errors: list[RowError] = []
-    if not len(h):
-        return errors
     needles = needles_of(h)
     if not needles.repeat:
         _apply_pass(stores, schema, rows, h, needles, ts, errors)

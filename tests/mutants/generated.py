@@ -66,6 +66,15 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet/merge.py": ("unit/tablet/test_tablet_merge.py",),
     "replica/tablet/merge_rule.py": ("unit/tablet/test_tablet_merge_rule.py",),
     "replica/tablet/page_crcs.py": ("unit/tablet/test_page_crcs.py", "unit/tablet/test_tablet_rot.py"),
+    "replica/tablet/resolve.py": (
+        "model",
+        "unit/tablet/test_tablet_collisions.py",
+        "unit/tablet/test_tablet_resolve.py",
+        "unit/tablet/test_tablet_row_bound.py",
+        "unit/tablet/test_tablet_rows.py",
+        "unit/tablet/test_tablet_stores.py",
+        "unit/tablet/test_tablet_write_checks.py",
+    ),
     "replica/tablet/scan.py": (
         "unit/tablet/test_tablet_rot.py",
         "unit/tablet/test_tablet_rows.py",
@@ -138,6 +147,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/merge.py",
     "replica/tablet/merge_rule.py",
     "replica/tablet/page_crcs.py",
+    "replica/tablet/resolve.py",
     "replica/tablet/results.py",
     "replica/tablet/scan.py",
     "replica/tablet/source_positions.py",
