@@ -223,10 +223,6 @@ class Client(Admin):
         except Refused as error:
             if not error.what.startswith(NOT_OFFERED):
                 raise
-            # A follower of an earlier build refuses the call instead of naming the leader.
-            found = self._all_masters.from_any("AgreeReadTime", request)
-            if isinstance(found, pb.AgreeReadTimeReply):
-                return found
             what = (
                 "the leading master is of a version before 0.3.0, which keeps no times of queries: upgrade the masters "
                 '(`nyala upgrade status` lists them), or load() the DataFrame with the option at = "now", and anew for '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import grpc
@@ -86,9 +86,11 @@ class Masters:
         mutates = method in CALLS_THAT_CHANGE
         safe = not mutates or method in RETRY_SAFE
         silent: set[Address] = set()
+        lacking: set[Address] = set()
+        """Masters of an earlier build, which has not the call. They refuse it whether they lead or not."""
+        hinted: Address | None = None
         while True:
             address = self._target()
-            error = None
             try:
                 limit_s = attempts.limit_s(retry_safe=safe)
                 reply = getattr(self._channels.master(address), method)(request, timeout=limit_s)
@@ -100,11 +102,16 @@ class Masters:
                     return reply
             except grpc.RpcError as e:
                 error = refusal_of_rpc_error(e, mutates=mutates)
-                silent.add(address)
+                if not error.what.startswith(NOT_OFFERED):
+                    silent.add(address)
+                elif address != hinted and not (lacking | {address}) >= set(self.addresses):
+                    lacking.add(address)
+                    self._choose_next_master(address, error, lacking)
+                    continue
             if first and not self._answered and silent >= set(self.addresses):
                 self._give_up_if_nobody_listens(error, attempts)
             delay_s = attempts.failed(error, retry_safe=safe)
-            self._choose_next_master(address, error)
+            hinted = self._choose_next_master(address, error, lacking)
             if delay_s:
                 time.sleep(delay_s)
 
@@ -154,21 +161,6 @@ class Masters:
             raise error
         return reply
 
-    def from_any(self, method: str, request: Message) -> Message | None:
-        """Return the reply of the first master that neither lacks the call nor is a follower or silent; that one is
-        called from then on. None if there is none. For calls that masters of an earlier build do not have; Refused."""
-        for address in self.addresses:
-            try:
-                reply: Message = self.ask(address, method, request, self._options.connect_timeout_s)
-            except Refused as error:
-                if error.what.startswith(NOT_OFFERED) or reaction_to(error) is not Reaction.FAIL:
-                    continue
-                raise
-            with self._lock:
-                self._current = self._known.index(address)
-            return reply
-        return None
-
     def _give_up_if_nobody_listens(self, error: Refused, attempts: Attempts) -> None:
         """Fail if each master has refused three connections in the first call: that means a wrong address, not a slow
         cluster."""
@@ -182,10 +174,11 @@ class Masters:
         with self._lock:
             return self._known[self._current % len(self._known)]
 
-    def _choose_next_master(self, address: Address, error: Refused) -> None:
-        """Choose the hinted master, or the next one, for the next call; a busy leader is called again."""
+    def _choose_next_master(self, address: Address, error: Refused, lacking: Set[Address]) -> Address | None:
+        """Choose the hinted master, which is returned, or the next one that does not lack the call; a busy leader is
+        called again."""
         if reaction_to(error) is Reaction.RETRY:
-            return
+            return None
         with self._lock:
             hinted = leader_hint(error.detail)[1] if error.code is Code.NOT_LEADER else None
             if hinted is not None:
@@ -193,7 +186,10 @@ class Masters:
                     self._known.append(hinted)
                 self._current = self._known.index(hinted)
             elif self._known[self._current % len(self._known)] == address:
-                self._current = (self._current + 1) % len(self._known)
+                ring = range(self._current + 1, self._current + 1 + len(self._known))
+                places = (at % len(self._known) for at in ring)
+                self._current = next(at for at in places if self._known[at] not in lacking)
+            return hinted
 
 
 def leader_hint(detail: str) -> tuple[str, Address | None]:

@@ -9,6 +9,7 @@ RULE = "replica/master/catalog/read_times.py"
 INDEX = "replica/master/catalog/kept_read_times.py"
 SERVICE = "replica/master/requests/master_service.py"
 EARLIER = "tests/unit/client/test_client_read_times.py"
+MASTERS = "replica/client/masters.py"
 ONE = f"{UNIT}::test_query_never_has_two_times_whatever_is_forgotten_and_whoever_leads"
 FIRST = f"{UNIT}::test_first_proposal_is_the_time_and_a_thousand_tasks_cost_one_entry"
 QUERY = f"{UNIT}::test_forgotten_query_is_refused_and_a_newer_one_of_its_load_goes_on"
@@ -192,28 +193,37 @@ MUTANTS = tuple(
             "follower of an earlier build hides the leader",
             "none",
             f"{EARLIER}::test_follower_of_an_earlier_build_hides_no_leader",
-            "replica/client/client.py",
-            "Client._agree_read_time",
-            'self._all_masters.from_any("AgreeReadTime", request)',
-            "None",
+            MASTERS,
+            "Masters.call",
+            "elif address != hinted and not (lacking | {address}) >= set(self.addresses):",
+            "elif False:",
         ),
         (
-            "leader is looked for at each call",
+            "leader of an earlier build is named without end",
             "none",
-            f"{EARLIER}::test_follower_of_an_earlier_build_hides_no_leader",
-            "replica/client/masters.py",
-            "Masters.from_any",
-            "self._current = self._known.index(address)",
+            f"{EARLIER}::test_leading_master_of_an_earlier_build_is_told_and_a_refusal_stays_one",
+            MASTERS,
+            "Masters.call",
+            "address != hinted and not",
+            "not",
+        ),
+        (
+            "master of an earlier build is asked in turn",
+            "none",
+            f"{EARLIER}::test_leading_master_of_an_earlier_build_is_told_and_a_refusal_stays_one",
+            MASTERS,
+            "Masters.call",
+            "lacking.add(address)",
             "pass",
         ),
         (
-            "refusal of the leader is taken for a follower's",
+            "election beside an earlier build is the end",
             "none",
-            f"{EARLIER}::test_leading_master_of_an_earlier_build_is_told_and_a_refusal_stays_one",
-            "replica/client/masters.py",
-            "Masters.from_any",
-            "reaction_to(error) is not Reaction.FAIL",
-            "True",
+            f"{EARLIER}::test_election_beside_masters_of_an_earlier_build_is_waited_for",
+            MASTERS,
+            "Masters._choose_next_master",
+            "if self._known[at] not in lacking",
+            "if True",
         ),
     )
 )

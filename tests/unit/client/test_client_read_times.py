@@ -31,8 +31,35 @@ class _Master(pb_grpc.MasterServiceServicer):
         return pb.AgreeReadTimeReply(snapshot_time=70 + request.query)
 
 
-class _Earlier(pb_grpc.MasterServiceServicer):
+class _Elected(_Master):
+    """A follower without a leader, until it is elected after it was asked so many times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(Refused(Code.NOT_LEADER, "the masters elect"))
+        self.times = times
+
+    def AgreeReadTime(self, request: Any, context: Any) -> pb.AgreeReadTimeReply:
+        if self.asked == self.times:
+            self.refusal = None
+        return super().AgreeReadTime(request, context)
+
+
+class _Upgraded(_Master):
+    """A master that is of an earlier build when it is asked for the first time."""
+
+    def AgreeReadTime(self, request: Any, context: Any) -> pb.AgreeReadTimeReply:
+        if not self.asked:
+            self.asked = 1
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        return super().AgreeReadTime(request, context)
+
+
+class _Earlier(_Master):
     """A master of a build without the call."""
+
+    def AgreeReadTime(self, request: Any, context: Any) -> pb.AgreeReadTimeReply:
+        self.asked += 1
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
 
 @contextmanager
@@ -69,13 +96,50 @@ def test_follower_of_an_earlier_build_hides_no_leader() -> None:
         assert (follower.asked, leader.asked) == (1, 2)
 
 
+@pytest.mark.parametrize("earlier", [1, 2])
+def test_election_beside_masters_of_an_earlier_build_is_waited_for(earlier: int) -> None:
+    """Goal: masters of two builds that elect are asked again, as masters of one build are. Method: the masters that are
+    listed first lack the call, and are asked once; the other one is elected when it is asked for the fourth time."""
+    others, elected = [_Earlier() for _ in range(earlier)], _Elected(3)
+    with client_of(*others, elected) as client:
+        assert client.agree_read_time(LOAD, 7) == 77
+        assert elected.asked == 4 and [other.asked for other in others] == [1] * earlier
+
+
+def test_master_that_is_upgraded_while_it_is_asked_is_found() -> None:
+    """Goal: a master that lacked the call before its restart leads afterwards. Method: it lacks the call once, and the
+    follower names it; also if the follower has no leader to name at first."""
+    for follower in (_Master(), _Elected(2)):
+        leader = _Upgraded()
+        with listening(leader) as address, listening(follower) as other:
+            named = Refused(Code.NOT_LEADER, "it follows", detail=f"uuid@{address}")
+            follower.refusal = named if type(follower) is _Master else Refused(Code.NOT_LEADER, "the masters elect")
+            client = Client([address, other])
+            try:
+                assert client.agree_read_time(LOAD, 7) == 77
+            finally:
+                client.close()
+        assert leader.asked == (2 if type(follower) is _Master else 1)
+
+
 def test_leading_master_of_an_earlier_build_is_told_and_a_refusal_stays_one() -> None:
-    """Goal: the error says what to do. Method: no master of this build leads: upgrade them. The leader refuses the
-    query's time: its refusal arrives as it is."""
-    with client_of(_Earlier(), _Master(Refused(Code.NOT_LEADER, "it follows"))) as client:
+    """Goal: the error says what to do. Method: all masters are of an earlier build, or one that leads, as a follower
+    says: upgrade them. The leader refuses the query's time: its refusal arrives as it is."""
+    with client_of(_Earlier(), _Earlier()) as client:
         with pytest.raises(Refused, match=r"the leading master is of a version before 0\.3\.0") as told:
             client.agree_read_time(LOAD, 7)
         assert told.value.code is Code.ILLEGAL_STATE
+    with listening(_Earlier()) as leader:
+        follower = _Master(Refused(Code.NOT_LEADER, "it follows", detail=f"uuid@{leader}"))
+        for order in (0, 1):
+            with listening(follower) as other:
+                client = Client([leader, other] if order else [other, leader])
+                try:
+                    with pytest.raises(Refused, match=r"the leading master is of a version before 0\.3\.0"):
+                        client.agree_read_time(LOAD, 7)
+                finally:
+                    client.close()
+        assert follower.asked == 2, "once each time"
     with (
         client_of(_Earlier(), _Master(Refused(Code.EXPIRED, "forgotten"))) as client,
         pytest.raises(Refused, match="forgotten") as told,
