@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from nyala.replica.types import (
     hybrid_from_us,
     limits,
     only_reads,
+    real_of,
     staleness_problem,
 )
 
@@ -49,8 +52,8 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
             )
         us = (at - _EPOCH) // dt.timedelta(microseconds=1)
         hybrid = hybrid_from_us(us) | (1 << LOGICAL_BITS) - 1
-    elif isinstance(at, int) and not isinstance(at, bool):
-        hybrid = at
+    elif isinstance(at, Integral) and not isinstance(at, bool):
+        hybrid = int(at)
     else:
         raise invalid_argument(
             "at= takes a datetime with its zone, or a hybrid time", "give one of them", at=as_given(at)
@@ -65,11 +68,12 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
 def staleness_us_of(staleness: float) -> int:
     """Return the microseconds of `staleness=` seconds; refused unless above the most that servers' clocks may
     differ."""
-    if not isinstance(staleness, int | float) or isinstance(staleness, bool) or staleness != staleness:
+    seconds = real_of(staleness)
+    if math.isnan(seconds):
         raise invalid_argument(
             "staleness= is a number of seconds", "give one, as in staleness=5", staleness=as_given(staleness)
         )
-    us = 1e6 * max(-1, min(staleness, limits.STALENESS_US_MAX))
+    us = 1e6 * max(-1.0, min(seconds, limits.STALENESS_US_MAX))
     if problem := staleness_problem(us):
         raise invalid_argument(
             problem, "give one between them, or leave it out for a strong read", staleness=as_given(staleness)

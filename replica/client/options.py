@@ -41,9 +41,10 @@ class ClientOptions:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name.endswith("_s"):
-                check_measure(value, field.name, 0, limits.SECONDS_MAX)
+                value = check_measure(value, field.name, 0, limits.SECONDS_MAX)
             else:
-                check_whole(value, field.name, 1, 64 if field.name in _AT_ONCE else COUNT_MAX)
+                value = check_whole(value, field.name, 1, 64 if field.name in _AT_ONCE else COUNT_MAX)
+            object.__setattr__(self, field.name, value)  # as Python's own number
         write_s_max = limits.LEDGER_CLIENT_TTL_US / 2e6
         batch = limits.BATCH_SIZE_BYTES_MAX
         for holds, name, what in (

@@ -6,8 +6,9 @@ Each check returns its argument, or raises Refused(INVALID_ARGUMENT) that shows 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Set
-from numbers import Integral
+import math
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from typing import TypeVar, cast
 
 from .errors import Code, Refused, text_of
@@ -46,16 +47,27 @@ def check_whole(number: object, what: str, low: int, high: int) -> int:
     return int(number)
 
 
+def real_of(number: object) -> float:
+    """Return a number of any type, NumPy's too, as Python's own; NaN if it is none."""
+    if isinstance(number, bool) or not isinstance(number, Real):
+        return math.nan
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number == abs(number) else -math.inf
+
+
 def check_measure(number: object, what: str, low: float, high: float) -> float:
     """Check that the value is a number from `low` to `high`, and not NaN."""
-    if isinstance(number, bool) or not isinstance(number, int | float) or not low <= number <= high:
+    if not low <= (measure := real_of(number)) <= high:
         raise _wrong(f"{what} is a number from {low:g} to {high:g}", "give one of these", number)
-    return number
+    return measure
 
 
 def check_list(values: object, what: str, most: int) -> tuple[object, ...]:
-    """Check that these are at most `most` values in an order. An iterator may be endless: no more than that is read."""
-    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, bytearray, Mapping, Set)):
+    """Check that these are at most `most` values in an order, which the views of a dict have. An iterator may be
+    endless: no more than that is read."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
         raise _wrong(f"{what} takes a list", "put what you mean into a list", values)
     found = tuple(itertools.islice(values, most + 1))
     if len(found) > most:
