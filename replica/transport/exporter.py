@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from socket import socket
+from contextlib import suppress
+from socket import SHUT_RDWR, socket
 from socketserver import ThreadingMixIn
-from threading import BoundedSemaphore, Thread
+from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -17,6 +18,8 @@ from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.types import Code, Refused, limits
 
 _IDLE_S = 5.0
+_END_S = 1.0
+"""How long a new connection waits for the thread of the one that it replaces; it takes some milliseconds."""
 _Connection = socket | tuple[bytes, socket]
 """What `socketserver` calls a request."""
 
@@ -31,7 +34,8 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Page(ThreadingMixIn, WSGIServer):
-    """The page's server: a thread for each connection. A connection above the bound is closed at once."""
+    """The page's server: a thread for each connection. One above the bound takes the place of the oldest, so that
+    callers who send a byte now and then do not keep Prometheus away."""
 
     daemon_threads = True
     request_queue_size = limits.METRICS_CONNECTIONS_MAX
@@ -39,25 +43,41 @@ class _Page(ThreadingMixIn, WSGIServer):
     def server_activate(self) -> None:
         """Begin to listen."""
         self._free = BoundedSemaphore(limits.METRICS_CONNECTIONS_MAX)
+        self._lock = Lock()
+        self._held: dict[int, _Connection] = {}
+        """The connections with a thread, by id, the oldest first."""
         super().server_activate()
 
     def process_request(self, request: _Connection, client_address: object) -> None:
-        """Answer on a thread, if one is free."""
+        """Answer on a thread."""
         if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            with self._lock:
+                oldest = next(iter(self._held.values()), None)
+                if isinstance(oldest, socket):
+                    with suppress(OSError):  # its caller has left
+                        oldest.shutdown(SHUT_RDWR)
+            if not self._free.acquire(timeout=_END_S):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._held[id(request)] = request
         try:
             super().process_request(request, client_address)
         except BaseException:  # no thread can be started now
-            self._free.release()
+            self._forget(request)
             raise
+
+    def _forget(self, request: _Connection) -> None:
+        with self._lock:
+            del self._held[id(request)]
+        self._free.release()
 
     def process_request_thread(self, request: _Connection, client_address: object) -> None:
         """[thread] Answer, and free the thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._forget(request)
 
     def handle_error(self, request: _Connection, client_address: object) -> None:
         """Log nothing: a caller that leaves, or says nothing, is no error of this process."""

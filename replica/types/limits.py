@@ -149,7 +149,8 @@ LINK_CALLS_PER_HOST_MAX = 32
 """Bounds the requests for links whose sender this server is asking for at its address, in all and of one host. An
 answer takes some milliseconds, and a request above the bound gets a stranger's link, which ends after a second."""
 METRICS_CONNECTIONS_MAX = 32
-"""Bounds the connections of the page `/metrics`, a thread each; one that is silent for five seconds ends."""
+"""Bounds the connections of the page `/metrics`, a thread each. One that is silent for five seconds ends; if there is
+one too many, the oldest ends."""
 GRPC_CONNECTIONS_MAX = 2048
 """Bounds the gRPC connections of one server; a client process has one or two to each server. Further ones are closed at
 once."""

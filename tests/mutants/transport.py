@@ -503,8 +503,32 @@ MUTANTS = (
         test="tests/unit/transport/test_transport_metrics_page.py::test_connections_of_the_metrics_page_are_bounded_and_silent_ones_end",
         file="replica/transport/exporter.py",
         function="_Page.process_request_thread",
-        before="self._free.release()",
+        before="self._forget(request)",
         after="pass",
+    ),
+    *(
+        Mutant(
+            name=name,
+            rows="IN-51",
+            test="tests/unit/transport/test_transport_metrics_page.py::test_callers_that_send_a_byte_now_and_then_do_not_keep_prometheus_away",
+            file="replica/transport/exporter.py",
+            function="_Page.process_request",
+            before=before,
+            after=after,
+        )
+        for name, before, after in (
+            ("slow callers of the metrics page stay", "oldest.shutdown(SHUT_RDWR)", "pass"),
+            (
+                "newest caller of the metrics page is ended",
+                "iter(self._held.values())",
+                "reversed(self._held.values())",
+            ),
+            (
+                "new caller of the metrics page does not wait",
+                "if not self._free.acquire(timeout=_END_S):",
+                "if not self._free.acquire(blocking=False):",
+            ),
+        )
     ),
     Mutant(
         name="silent connection of the metrics page stays",
