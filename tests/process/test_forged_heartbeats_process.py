@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from concurrent import futures
 from contextlib import ExitStack
 from typing import Any
@@ -46,8 +47,8 @@ def test_forged_heartbeats_delete_nothing_and_their_sender_is_named() -> None:
     """IN-40, IN-41, IN-43. Goal: a process that only sends to the master cannot make it delete a replica. Method: three
     servers and a table. A stranger that listens nowhere, and one that gives a real server's address, count for nothing.
     One that listens counts, and claims by its own uuid to lead every tablet alone in a far term. Heartbeats with the
-    same claim under the uuid and address of the real leader do not count, because that leader did not send them. Every
-    replica stays, led as before, and `cluster check` names the liar."""
+    same claim under the uuid and address of the real leader do not count, because that leader did not send them. After
+    three more heartbeats of each server every replica stays, led as before, and `cluster check` names the liar."""
     with local_cluster() as cluster:
         stack = Stack(cluster)
         tablets = (stack.create(), stack.wait_formed())[1]
@@ -79,6 +80,9 @@ def test_forged_heartbeats_delete_nothing_and_their_sender_is_named() -> None:
                     return {f.subject for f in found} == {f"server {LIAR}"} and len(found) == len(tablets)
 
                 wait_until(named, "the liar is named")
+                # A deletion that was ordered for it would come with the answers to the servers' own heartbeats.
+                beats = Beats(stack, {s.uuid for s in stack.cluster.servers})
+                wait_until(lambda: named() and beats.each(3), "each server had three more heartbeats answered")
             finally:
                 client.close()
             for one in stack.cluster.servers:
@@ -134,6 +138,27 @@ def test_stranger_under_the_uuids_of_restarting_servers_locks_none_out_and_delet
         assert {m.uuid for m in stack.tablet(tablet.tablet_id).config.members} == set(true)
         for one in cluster.servers:
             assert cluster.status(one, tablet.tablet_id).data_state == DataState.READY
+
+
+class Beats:
+    """Counts the heartbeats of servers, from when each was last heard."""
+
+    APART_S = 0.1
+    """Less than between two heartbeats, and more than the time of a call differs."""
+
+    def __init__(self, stack: Stack, uuids: set[str]) -> None:
+        self._stack = stack
+        self._heard = dict.fromkeys(uuids, time.monotonic())
+        self._counts = Counter[str]()
+
+    def each(self, count: int) -> bool:
+        """Whether so many came from each server since this object was made. To be asked more often than they come."""
+        for server in self._stack.stub.ListServers(pb.ListServersRequest(), timeout=30).servers:
+            heard = time.monotonic() - server.last_heartbeat_us_ago / 1e6
+            if server.uuid in self._heard and heard > self._heard[server.uuid] + self.APART_S:
+                self._heard[server.uuid] = heard
+                self._counts[server.uuid] += 1
+        return all(self._counts[uuid] >= count for uuid in self._heard)
 
 
 def far(tablet_id: str, uuid: str) -> pb.ReplicaStatus:

@@ -21,16 +21,17 @@ TASKS = 8
 
 
 def asked(masters: Masters, times: QueryTimes, query: int, time: int) -> int:
-    """The time that a task in a process of its own reads at, which would choose that time."""
+    """The time that a task with a client of its own reads at, which would choose that time."""
     with Client(masters.addresses, ClientOptions(connect_timeout_s=30)) as client, in_query(query):
         return times.agreed(client, lambda: time)
 
 
 def test_query_has_one_time_whichever_masters_are_killed_between_its_tasks() -> None:
     """IN-10. Goal: a failover of masters gives no two tasks of a query two times. Method: three masters; a task agrees
-    on a time and the leader is killed; the next task, of another process, gets the time of the first. Then eight tasks
-    agree on query after query while each leader in turn is killed and started again. All masters are killed and
-    started; each query still has the one time that its tasks had."""
+    on a time and the leader is killed; the next task, with another client, gets the time of the first. Then eight tasks
+    agree on query after query while each leader in turn is killed and started again: as soon as the tasks can see a new
+    query, so that it dies while they propose times. All masters are killed and started; each query still has the one
+    time that its tasks had."""
     with local_cluster() as cluster:
         masters = Masters(cluster)
         with masters.client() as driver:
@@ -58,18 +59,19 @@ def test_query_has_one_time_whichever_masters_are_killed_between_its_tasks() -> 
         with ThreadPoolExecutor(TASKS) as pool:
             tasks = [pool.submit(task, number) for number in range(TASKS)]
             try:
-                for _ in range(3):
-                    for _ in range(5):
+                for _ in range(5):
+                    for _ in range(3):
                         next_query("a query has a time")
                     leader = masters.leader()
+                    queries.append(queries[-1] + 1)
                     leader.kill()
-                    next_query("a query has a time without the former leader")
+                    wait_until(lambda: queries[-1] in found, "the query has a time without the former leader")
                     leader.start()
             finally:
                 over.set()
             for each in tasks:
                 each.result()
-        assert len(found) >= 18 and all(len(agreed) == 1 for agreed in found.values()), found
+        assert len(found) >= 20 and all(len(agreed) == 1 for agreed in found.values()), found
         for master in masters.members:
             master.kill()
         for master in masters.members:
