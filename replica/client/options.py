@@ -18,9 +18,9 @@ class ClientOptions:
     timeout_s: float = 30.0
     """Deadline of one call with all its retries."""
     write_timeout_s: float = 60.0
-    """Deadline of one write with all its retries: longer than a failover takes, or a server whose memory is full. It is
-    at most half the time for which tablets remember a silent client; otherwise they could take a repetition for a new
-    write."""
+    """Deadline of one write with all its retries. It begins when all earlier writes of the window to that tablet are
+    acknowledged. It is longer than a failover takes, or than a server's memory stays full. It is at most half the time
+    for which tablets remember a silent client; otherwise they could take a repetition for a new write."""
     scan_timeout_s: float = 600.0
     """Deadline of one tablet's scan with all its restarts."""
     connect_timeout_s: float = 4.0

@@ -219,7 +219,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            what = "the call took too long; with a deadline of its own it is waited for until then"
+            what = "the call took too long: give it a deadline, and the server works on it until then"
             raise Refused(Code.TIMED_OUT, what, applied=Applied.UNKNOWN, method=method, seconds=wait_s) from error
 
     async def _request(self, method: str, data: bytes, request_class: Any, call: Call) -> Any:

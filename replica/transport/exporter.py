@@ -134,7 +134,9 @@ def call_families(prefix: str, checks: RequestChecks, connections: ConnectionBou
         waiting.add_metric([length], slots.waiting)
     yield from (received, waiting)
     yield CounterMetricFamily(
-        f"{prefix}_requests_late", "gRPC calls ended because their request was not whole in time", checks.late
+        f"{prefix}_requests_late",
+        "gRPC calls ended before their request was whole: late, or another host needed the slot",
+        checks.late,
     )
     yield CounterMetricFamily(
         f"{prefix}_connections_ended", "gRPC connections ended because their host had too many", connections.ended
