@@ -26,7 +26,7 @@ class Slot:
     ending: bool = False
 
 
-def to_end(held: Sequence[Slot], waiting: Iterable[str], now_s: float, turn_s: float) -> list[Slot]:
+def slots_to_end(held: Sequence[Slot], waiting: Iterable[str], now_s: float, turn_s: float) -> list[Slot]:
     """The slots, of all that are taken, whose calls have had their turn of `turn_s`, and must make room: one for each
     waiting host that has fewer than theirs, first of the host that has most, and the oldest. Pure."""
     had_turn = [s for s in held if not s.ending and s.end is not None and now_s - s.since_s >= turn_s]
@@ -138,7 +138,7 @@ class RequestSlots:
     def _make_room(self) -> None:
         self._look = None
         if self.taken == self._slots_max:
-            for slot in to_end(list(self._held), self._waiting, asyncio.get_running_loop().time(), self._turn_s):
+            for slot in slots_to_end(list(self._held), self._waiting, asyncio.get_running_loop().time(), self._turn_s):
                 slot.ending = True
                 if slot.end is not None:
                     slot.end()

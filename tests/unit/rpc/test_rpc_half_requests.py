@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.rpc import SERVER_OPTIONS, CallBounds, CallsInFlight, RequestChecks, error_from_pb, pb
 from nyala.replica.rpc.checked_server import _Late, request_s
-from nyala.replica.rpc.request_slots import RequestSlots, Slot, to_end
+from nyala.replica.rpc.request_slots import RequestSlots, Slot, slots_to_end
 from nyala.replica.types import Applied, Code, Refused, limits
 from tests.harness.hostile_fields import Served
 from tests.harness.patience import patience_s
@@ -384,7 +384,7 @@ def test_calls_that_make_room_had_their_turn_and_belong_to_hosts_with_more(
     slots, beyond those that end already; at least one is, if there is such a host. No host falls below the one that
     waits with fewest."""
     held = [Slot(host, float(at), None if how == "no end" else int, how == "ending") for host, at, how in taken]
-    found = to_end(held, waiting, 20.0, 5.0)
+    found = slots_to_end(held, waiting, 20.0, 5.0)
     had_turn = [s for s in held if s.end is not None and not s.ending and s.since_s <= 15.0]
     assert set(found) <= set(had_turn) and len(set(found)) == len(found)
     before, after = (Counter(s.host for s in held if not s.ending and s not in f) for f in ([], found))
