@@ -128,7 +128,7 @@ class MasterProcess:
             self.fail,
             check_caller=takeovers.check,
             knows=network.knows,
-            number_for=network.number_for,
+            link_number_for=network.link_number_for,
         )
         network.on_known = incoming.listener.end_unproven
         pb_grpc.add_MasterServiceServicer_to_server(service, self._server)

@@ -147,7 +147,7 @@ class TabletServer:
             on_heard=manager.ticker.liveness.heard,
             microtasks=post.microtasks,
             knows=network.knows,
-            number_for=network.number_for,
+            link_number_for=network.link_number_for,
             is_absent=manager.is_absent,
         )
         network.on_known = peers.listener.end_unproven

@@ -93,7 +93,7 @@ class PeerNetwork:
         while len(self._hinted) > limits.PEERS_UNKNOWN_MAX:
             del self._hinted[next(iter(self._hinted))]
 
-    def number_for(self, uuid: str) -> int:
+    def link_number_for(self, uuid: str) -> int:
         """The number of this process in its requests for links to that server; 0 to a server that is not known here.
 
         Each receiver gets another number, so none can use its own to open a link to a third one in our name.
@@ -188,7 +188,7 @@ class PeerNetwork:
             self._process,
             self._soon,
             self._takeover,
-            self.number_for,
+            self.link_number_for,
         )
         self._peers[uuid] = peer
         if not self.knows(uuid):

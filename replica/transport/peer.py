@@ -55,7 +55,7 @@ class Peer:
     process: int = 0
     soon: Post | None = None
     takeover: int = 0
-    number_for: Callable[[str], int] = lambda uuid: 0
+    link_number_for: Callable[[str], int] = lambda uuid: 0
     """Gives the number by which the receiver of a link finds that this process opens it."""
     _pulse_due: bool = field(default=False, init=False)
     _queue: list[tuple[str, Message]] = field(default_factory=list, init=False)
@@ -225,9 +225,9 @@ class Peer:
         loop, linked_at = asyncio.get_running_loop(), math.inf
         link = Link(self.options, self._pump)
         try:
-            target, number = self._target(), self.takeover
-            process = self.number_for(self.dest_uuid)
-            await open_link(target, self.uuid, self.address, self.dest_uuid, self.options, link, number, process)
+            target, takeover = self._target(), self.takeover
+            number = self.link_number_for(self.dest_uuid)
+            await open_link(target, self.uuid, self.address, self.dest_uuid, self.options, link, takeover, number)
             self._link, linked_at = link, loop.time()
             self._error = ""
             self.on_state(self.status())

@@ -52,12 +52,12 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         microtasks: MicrotaskQueue | None = None,
         check_caller: Callable[[str, int], None] = lambda uuid, takeover: None,
         knows: Callable[[str], bool] = lambda uuid: True,
-        number_for: Callable[[str], int] = lambda uuid: 0,
+        link_number_for: Callable[[str], int] = lambda uuid: 0,
         is_absent: Callable[[str], bool] = lambda tablet_id: False,
     ) -> None:
         """`deliver(tablet_id, message)`: returns why it refused the message, as one that no honest peer sends; empty or
         None if it accepted it. `is_member(uuid, number, address, host)`: whether the sender of a request for a link is
-        the member that it names (`SenderCheck.is_member`). `number_for(uuid)`: as `PeerNetwork.number_for`.
+        the member that it names (`SenderCheck.is_member`). `link_number_for(uuid)`: as `PeerNetwork.link_number_for`.
         `is_absent(tablet_id)`: whether no replica of it runs here, so that every message for it is only answered.
 
         `on_heard(uuid, process)`: called for each batch of a member, even an empty one, before its messages are
@@ -70,7 +70,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         self._uuid = local_uuid
         self._deliver = deliver
         self._is_member = is_member
-        self._number_for = number_for
+        self._link_number_for = link_number_for
         self._is_absent = is_absent
         self._on_fatal = on_fatal
         self._on_heard = on_heard
@@ -130,7 +130,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             check_name(request.dest_uuid, self._uuid)
         except Refused as error:
             return pb.ProcessReply(error=error_to_pb(error))
-        own = self._number_for(request.from_uuid)
+        own = self._link_number_for(request.from_uuid)
         return pb.ProcessReply(same=bool(own) and own == request.process)
 
     def seeking(self) -> list[str]:

@@ -98,7 +98,7 @@ class Candidate:
         self.address = Address("127.0.0.1", port)
         self._network = PeerNetwork(self.uuid, self.address)
         learn = trusting(lambda uuid, address: self._network.learn_listed(uuid, (address,)))
-        self._peers = PeerServicer(self.uuid, self._deliver, learn, number_for=self._network.number_for)
+        self._peers = PeerServicer(self.uuid, self._deliver, learn, link_number_for=self._network.link_number_for)
         pb_grpc.add_PeerServiceServicer_to_server(self._peers, self._door)  # type: ignore[no-untyped-call]
         await self._peers.listen("127.0.0.1")
         await self._door.start()

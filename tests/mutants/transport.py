@@ -377,7 +377,7 @@ MUTANTS = (
             "test_numbers_are_of_one_receiver_and_none_for_a_server_that_is_not_known"
         ),
         file="replica/transport/network.py",
-        function="PeerNetwork.number_for",
+        function="PeerNetwork.link_number_for",
         before="blake2b(uuid.encode(), key",
         after="blake2b(b'', key",
     ),
@@ -389,7 +389,7 @@ MUTANTS = (
             "test_numbers_are_of_one_receiver_and_none_for_a_server_that_is_not_known"
         ),
         file="replica/transport/network.py",
-        function="PeerNetwork.number_for",
+        function="PeerNetwork.link_number_for",
         before="if not self.knows(uuid):",
         after="if False:",
     ),

@@ -62,7 +62,9 @@ def process_of(uuid: str, knows: str = B) -> tuple[PeerServicer, PeerNetwork]:
     """A process of a server that knows the receiver."""
     network = PeerNetwork(uuid, NOWHERE)
     network.learn_config(RaftConfig(OpId(0, 0), (Member(knows, (NOWHERE,)),)))
-    return PeerServicer(uuid, lambda tablet_id, message: None, trusting(), number_for=network.number_for), network
+    return PeerServicer(
+        uuid, lambda tablet_id, message: None, trusting(), link_number_for=network.link_number_for
+    ), network
 
 
 def config(uuid: str, *addresses: Address) -> RaftConfig:
@@ -104,12 +106,12 @@ def test_senders_of_one_host_cause_few_calls_at_once_and_others_are_still_proven
                 await answer.wait()
                 return await a.IsProcess(request, context)
 
-        slow = Slow(A, lambda tablet_id, message: None, trusting(), number_for=a_network.number_for)
+        slow = Slow(A, lambda tablet_id, message: None, trusting(), link_number_for=a_network.link_number_for)
         async with listening(slow) as at:
             network = PeerNetwork(B, NOWHERE)
             network.learn_config(config(A, at))
             check = SenderCheck(B, network, ())
-            number, most = a_network.number_for(B), limits.LINK_CALLS_PER_HOST_MAX
+            number, most = a_network.link_number_for(B), limits.LINK_CALLS_PER_HOST_MAX
             waiting = [asyncio.ensure_future(check.is_member(A, number, None, "one")) for _ in range(most)]
             await until(lambda: begun == most, "the server is asked")
             assert not await check.is_member(A, number, None, "one")
@@ -131,7 +133,7 @@ def test_sender_counts_only_if_its_process_answers_where_it_is_known() -> None:
         a, a_network = process_of(A)
         liar, liar_network = process_of(A)
         async with listening(a) as at, listening(liar) as elsewhere:
-            number, false = a_network.number_for(B), liar_network.number_for(B)
+            number, false = a_network.link_number_for(B), liar_network.link_number_for(B)
 
             async def asked(
                 process: int, given: Address | None, *, in_config: Address | None = at, listed: Address | None = None,
@@ -155,7 +157,7 @@ def test_sender_counts_only_if_its_process_answers_where_it_is_known() -> None:
             assert await asked(false, elsewhere) == (False, (at,))
             assert await asked(false, at) == (False, (at,))
             assert await asked(0, elsewhere) == (False, (at,))
-            assert await asked(a_network.number_for(C), at) == (False, (at,)), "a number for another receiver"
+            assert await asked(a_network.link_number_for(C), at) == (False, (at,)), "a number for another receiver"
             assert await asked(number, at, in_config=NOWHERE, listed=at) == (True, (at, NOWHERE))
             assert await asked(false, elsewhere, in_config=NOWHERE) == (False, (NOWHERE,)), "while a is down"
             assert await asked(number, at, in_config=NOWHERE) == (False, (NOWHERE,)), "only the masters may say so"
@@ -208,11 +210,11 @@ def test_numbers_are_of_one_receiver_and_none_for_a_server_that_is_not_known() -
         for _ in range(2):
             network = PeerNetwork(A, NOWHERE)
             network.learn_config(RaftConfig(OpId(1, 1), (Member(B, (NOWHERE,)), Member(C, (NOWHERE,)))))
-            numbers |= {network.number_for(B), network.number_for(C)}
+            numbers |= {network.link_number_for(B), network.link_number_for(C)}
             network.hint(LIAR, NOWHERE)
-            assert network.number_for(LIAR) == 0 and network.number_for(B) == network.number_for(B)
+            assert network.link_number_for(LIAR) == 0 and network.link_number_for(B) == network.link_number_for(B)
             network.learn_listed(LIAR, (NOWHERE,))
-            assert network.number_for(LIAR)
+            assert network.link_number_for(LIAR)
             await network.close()
         assert len(numbers) == 4 and 0 not in numbers
 
