@@ -25,7 +25,7 @@ COMPARISONS = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_FEW = 4
+_REDUCE_FACTOR = 4
 """If a list has this many times more values than the batch has rows, it is first reduced to values in the batch."""
 _SEARCHED = 256
 """The longest list whose values are searched for one by one; of a longer one, only the lowest and highest value are."""
@@ -67,7 +67,7 @@ class Conditions:
         for predicate in predicates:
             stop()
             self._prepared.append(_Prepared(predicate, schema, odd, stop))
-            odd -= self._prepared[-1].odd_listed
+            odd -= self._prepared[-1].scalars_listed
 
     def terms(self, column: str, stop: Callable[[], None] = never_stop) -> list[Term]:
         """The conditions on a column of the key as `intersected` returns them, with which a sorted column is searched.
@@ -113,7 +113,7 @@ class _Prepared:
         kind, op = schema.field(pos).type, predicate.op
         self._kind = kind
         self._exact: Any = None
-        self._odd: list[Any] = []
+        self._scalars: list[Any] = []
         if op not in OPERATORS or (op in COMPARISONS and len(predicate.values) != 1):
             raise invalid("no such operator, or a wrong number of values", op=op, values=len(predicate.values))
         if op in COMPARISONS:
@@ -121,11 +121,12 @@ class _Prepared:
         self.predicate = predicate
         try:
             if predicate.op in COMPARISONS:
-                self._odd = [value_scalar(predicate.values[0], kind)]
+                self._scalars = [value_scalar(predicate.values[0], kind)]
             elif predicate.op == "in":
-                self._exact, self._odd = _listed(predicate, kind, odd_max, stop)
+                self._exact, self._scalars = _listed(predicate, kind, odd_max, stop)
                 if pa.types.is_floating(kind) and pc.any(pc.equal(self._exact, 0.0)).as_py():
-                    self._odd.append(pa.scalar(0.0, kind))  # `is_in` compares bits: it takes -0.0 for another value.
+                    # `is_in` compares bits: it takes -0.0 for another value.
+                    self._scalars.append(pa.scalar(0.0, kind))
             self.mask(pa.array([], type=kind), stop)  # A value that cannot be compared raises now, before the scan.
         except MemoryError:  # Arrow's, too, which is no fault of the values
             raise
@@ -138,20 +139,20 @@ class _Prepared:
             ) from e
 
     @property
-    def odd_listed(self) -> int:
+    def scalars_listed(self) -> int:
         """The number of odd values of a list, which are compared one by one."""
-        return len(self._odd) if self.predicate.op == "in" else 0
+        return len(self._scalars) if self.predicate.op == "in" else 0
 
     def terms(self) -> list[Term]:
         """The predicate as terms. A value that the column's type cannot hold gives none."""
         op = self.predicate.op
-        if op == "in" and not self._odd:
+        if op == "in" and not self._scalars:
             if len(self._exact) <= _SEARCHED:
                 return [Term(op, [sortable(value) for value in self._exact])]
             ends = pc.min_max(self._exact)
             return [Term(">=", [sortable(ends["min"])]), Term("<=", [sortable(ends["max"])])]
-        if op in COMPARISONS and op != "!=" and self._odd[0].type == self._kind:
-            return [Term("in" if op == "=" else op, [sortable(self._odd[0])])]
+        if op in COMPARISONS and op != "!=" and self._scalars[0].type == self._kind:
+            return [Term("in" if op == "=" else op, [sortable(self._scalars[0])])]
         return []
 
     def mask(self, column: Any, stop: Callable[[], None]) -> Any:
@@ -162,18 +163,18 @@ class _Prepared:
             return pc.is_valid(column)
         if op == "in":
             return pc.fill_null(self._in_mask(column, stop), False)
-        return pc.fill_null(COMPARISONS[op](column, self._odd[0]), False)
+        return pc.fill_null(COMPARISONS[op](column, self._scalars[0]), False)
 
     def _in_mask(self, column: Any, stop: Callable[[], None]) -> Any:
         values = self._exact
-        if len(values) > _FEW * len(column):
+        if len(values) > _REDUCE_FACTOR * len(column):
             # Arrow makes a hash table of the whole list for each batch; for a short batch, first reduce the list to its
             # values.
             values = values.filter(pc.is_in(values, value_set=column))
         mask = pc.is_in(column, value_set=values)
-        for odd in self._odd:
+        for scalar in self._scalars:
             stop()
-            mask = pc.or_kleene(mask, pc.equal(column, odd))
+            mask = pc.or_kleene(mask, pc.equal(column, scalar))
         # `is_in` returns False for null; a null meets no condition anyway.
         return pc.and_(mask, pc.is_valid(column))
 

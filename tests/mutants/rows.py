@@ -379,7 +379,7 @@ MUTANTS = (
         ),
         file="replica/rows/predicate.py",
         function="_Prepared.terms",
-        before='if op == "in" and not self._odd:',
+        before='if op == "in" and not self._scalars:',
         after='if op == "in":',
     ),
     Mutant(
@@ -397,7 +397,7 @@ MUTANTS = (
         test="tests/unit/rows/test_rows_value_list.py::test_list_of_values_that_the_column_cannot_hold_is_bounded",
         file="replica/rows/predicate.py",
         function="Conditions.__init__",
-        before="odd -= self._prepared[-1].odd_listed",
+        before="odd -= self._prepared[-1].scalars_listed",
         after="odd -= 0",
     ),
     Mutant(
