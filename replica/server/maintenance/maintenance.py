@@ -22,7 +22,7 @@ from nyala.replica.types import (
 from ..runtime.memory import MemoryGuard
 from ..runtime.resources import LOOK_EVERY_S, ResourceWatch
 from ..runtime.tasks import Tasks
-from ..tablets.flush_rule import Watch, urgency
+from ..tablets.flush_rule import FlushHistory, urgency
 from ..tablets.hosted import HostedTablet
 from ..tablets.manager import TabletManager
 from .file_check import CHECK_EVERY_S, FileChecker
@@ -138,7 +138,7 @@ class Maintenance:
             if applied == watch.seen and (applied <= tablet.flush_opid or not row_bytes):
                 continue
             log_bytes = log.size_bytes
-            hosted.watch = watch = watch.looked(applied, tablet.flush_opid, log_bytes, now)
+            hosted.flush_history = watch = watch.after_check(applied, tablet.flush_opid, log_bytes, now)
             if watch.first_s is None:
                 continue
             held = watch.unflushed(row_bytes, tablet.store_bytes, log_bytes, now)
@@ -147,8 +147,8 @@ class Maintenance:
                 best = (score, hosted)
         return best[1] if best else None
 
-    def _watch(self, hosted: HostedTablet) -> Watch:
-        return hosted.watch or Watch(self._manager.options.log_retain_bytes)
+    def _watch(self, hosted: HostedTablet) -> FlushHistory:
+        return hosted.flush_history or FlushHistory(self._manager.options.log_retain_bytes)
 
     async def flush(self, hosted: HostedTablet) -> bool:
         """Flush one tablet and run its log GC; returns whether something was flushed. Once begun it goes on when its
@@ -158,7 +158,7 @@ class Maintenance:
 
     def _flushed(self, hosted: HostedTablet, result: object) -> bool:
         log_bytes = hosted.log.size_bytes if hosted.log is not None and result is not None else None
-        hosted.watch = self._watch(hosted).tried(log_bytes, self._now())
+        hosted.flush_history = self._watch(hosted).after_flush(log_bytes, self._now())
         if result is None:
             return False
         self.flushes += 1

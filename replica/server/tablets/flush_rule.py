@@ -58,7 +58,7 @@ def is_old(held: Unflushed) -> bool:
 
 
 @dataclass(frozen=True)
-class Watch:
+class FlushHistory:
     """The facts about one tablet that are kept from one check to the next. Seconds of one monotonic clock."""
 
     log_least_bytes: int
@@ -69,7 +69,7 @@ class Watch:
     last_s: float = field(default=-math.inf)
     flushed_s: float = field(default=-math.inf)
 
-    def looked(self, applied: OpId, flushed: OpId, log_bytes: int, now_s: float) -> Watch:
+    def after_check(self, applied: OpId, flushed: OpId, log_bytes: int, now_s: float) -> FlushHistory:
         """The new value after a check of the tablet."""
         if applied <= flushed:
             return replace(self, seen=applied, first_s=None, log_least_bytes=min(self.log_least_bytes, log_bytes))
@@ -81,7 +81,7 @@ class Watch:
             last_s=now_s if applied != self.seen else self.last_s,
         )
 
-    def tried(self, log_bytes: int | None, now_s: float) -> Watch:
+    def after_flush(self, log_bytes: int | None, now_s: float) -> FlushHistory:
         """The new value after a flush. `log_bytes`: None if it failed; then the age begins anew, but not the log's
         growth."""
         least = self.log_least_bytes if log_bytes is None else log_bytes

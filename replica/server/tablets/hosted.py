@@ -17,7 +17,7 @@ from nyala.replica.types import ZERO_OPID, Applied, Code, DataState, Disk, OpId,
 from nyala.replica.wal import Log
 
 from ..runtime.lanes import Lane
-from .flush_rule import Watch
+from .flush_rule import FlushHistory
 from .row_rate import RowRate
 from .write_order import WriteOrder
 
@@ -111,7 +111,7 @@ class HostedTablet:
     """Cleared while a flush or a compaction runs."""
     said: tuple[str, int, str] = ("", 0, "")
     """Role, term and phase as last logged."""
-    watch: Watch | None = None
+    flush_history: FlushHistory | None = None
     """The state of the maintenance from one check to the next; None until the first."""
     compact_after_s: float = 0.0
     """No compaction before this time of the maintenance's clock, because the last one was refused."""

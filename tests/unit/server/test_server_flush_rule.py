@@ -9,7 +9,7 @@ import pytest
 
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.runtime.memory import MemoryGuard
-from nyala.replica.server.tablets.flush_rule import AGE_S, SMALL_AGE_S, SMALL_BYTES, Unflushed, Watch, urgency
+from nyala.replica.server.tablets.flush_rule import AGE_S, SMALL_AGE_S, SMALL_BYTES, FlushHistory, Unflushed, urgency
 from nyala.replica.types import OpId, limits
 from tests.harness.server_pair import Pair, run_pair
 
@@ -64,18 +64,18 @@ def test_full_store_goes_before_an_old_one() -> None:
 
 def flushes(entries: Iterator[tuple[float, int]], until_s: float, step_s: float = 10.0) -> list[float]:
     """When a tablet is flushed that applies (at_s, bytes) in turn and is looked at every `step_s`."""
-    watch, applied, flushed, stored, log, found = Watch(0), 0, 0, 0, 0, []
+    watch, applied, flushed, stored, log, found = FlushHistory(0), 0, 0, 0, 0, []
     at, size = next(entries)
     for step in range(int(until_s / step_s)):
         now = step * step_s
         while at <= now:
             applied, stored, log = applied + 1, stored + size, log + size
             at, size = next(entries, (INFINITE, 0))
-        watch = watch.looked(OpId(1, applied), OpId(1, flushed), log, now)
+        watch = watch.after_check(OpId(1, applied), OpId(1, flushed), log, now)
         if watch.first_s is not None and due(watch.unflushed(stored, stored, log, now)):
             found.append(now)
             flushed, stored = applied, 0
-            watch = watch.tried(log, now)
+            watch = watch.after_flush(log, now)
     return found
 
 
@@ -104,10 +104,10 @@ def test_steady_load_is_flushed_every_two_minutes() -> None:
 def test_log_that_others_hold_is_no_reason_to_flush_again() -> None:
     """Goal: a log that is kept for a copy session does not cause more flushes. Method: a log that never gets shorter,
     after its flush; another one that log GC made shorter."""
-    held = Watch(0).looked(OpId(1, 9), OpId(1, 0), 5 * WAL, 0.0).tried(5 * WAL, 0.0)
-    held = held.looked(OpId(1, 10), OpId(1, 9), 5 * WAL + 100, 1.0)
+    held = FlushHistory(0).after_check(OpId(1, 9), OpId(1, 0), 5 * WAL, 0.0).after_flush(5 * WAL, 0.0)
+    held = held.after_check(OpId(1, 10), OpId(1, 9), 5 * WAL + 100, 1.0)
     assert held.unflushed(100, 100, 5 * WAL + 100, 1.0).log_bytes == 100
-    collected = held.looked(OpId(1, 11), OpId(1, 9), 1000, 2.0)
+    collected = held.after_check(OpId(1, 11), OpId(1, 9), 1000, 2.0)
     assert collected.unflushed(100, 100, WAL + 1000, 3.0).log_bytes == WAL
 
 
@@ -115,10 +115,10 @@ def test_flush_that_failed_is_tried_again_by_age() -> None:
     """Goal: a failed flush is repeated after a pause, not four times a second. Method: a failed flush of an old store;
     its log counts."""
     watch = (
-        Watch(0)
-        .looked(OpId(1, 9), OpId(1, 0), 500, 0.0)
-        .tried(None, 5000.0)
-        .looked(OpId(1, 9), OpId(1, 0), 500, 5001.0)
+        FlushHistory(0)
+        .after_check(OpId(1, 9), OpId(1, 0), 500, 0.0)
+        .after_flush(None, 5000.0)
+        .after_check(OpId(1, 9), OpId(1, 0), 500, 5001.0)
     )
     held = watch.unflushed(100, 100, 500, 5001.0)
     assert (held.age_s, held.log_bytes) == (0.0, 500)

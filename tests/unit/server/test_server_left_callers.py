@@ -226,7 +226,7 @@ def test_maintenance_goes_on_when_its_caller_leaves_and_others_wait(work: str, b
             assert hosted.running is (behind != "delete")
             if hosted.running:
                 assert Superblock.load(manager.disk, TABLET) == tablet.superblock
-                assert hosted.watch is not None or work == "compact"
+                assert hosted.flush_history is not None or work == "compact"
             maintenance.close()
 
         served(new_disk(), use, fatal)
@@ -290,7 +290,7 @@ def test_maintenance_whose_caller_leaves_before_its_turn_does_not_begin() -> Non
             caller.cancel()
             await asyncio.gather(caller, return_exceptions=True)
         await asyncio.sleep(0)
-        assert hosted.unattended.is_set() and maintenance.flushes == 0 and hosted.watch is None
+        assert hosted.unattended.is_set() and maintenance.flushes == 0 and hosted.flush_history is None
         assert await asyncio.wait_for(maintenance.flush(hosted), patience_s(20)) and maintenance.flushes == 1
         maintenance.close()
 
