@@ -24,7 +24,7 @@ def application_folder() -> Path | None:
     return next((folder for folder in folders if folder.is_dir()), None)
 
 
-def raise_time_seen(handle: TableHandle, masters: str, hybrid_time: int = 0, folder: str = "") -> int:
+def observe_time(handle: TableHandle, masters: str, hybrid_time: int = 0, folder: str = "") -> int:
     """Return the application's time for the cluster of that table, raised to `hybrid_time` if that is newer.
 
     A task gives the driver's `folder`. If Spark names no folder, the answer is `hybrid_time`: then one process does

@@ -21,7 +21,7 @@ from nyala.replica.types import (
     us_of_hybrid,
 )
 
-from .application_time import raise_time_seen
+from .application_time import observe_time
 from .query_time import QueryTimes
 from .where import parse_where
 
@@ -145,7 +145,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
 
     def _time_of_all_queries(self, asked: Sequence[TabletHandle]) -> int:
         """Return the time that the options name, for reads of these tablets. What is planned counts as read."""
-        client = self._client_that_has_seen()
+        client = self._client_with_time_seen()
         at = self.options.at_time
         if not at:
             at = client.snapshot_time(self.handle, tablets=asked)
@@ -153,7 +153,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             ahead_us = us_of_hybrid(at) - us_of_hybrid(client.snapshot_time(self.handle, tablets=asked))
             if ahead_us > limits.CLOCK_AHEAD_OF_CALLERS_US_MAX:
                 return at  # The servers will refuse this read, so no caller sees data of that time.
-        client.observe(raise_time_seen(self.handle, self.options.masters, at))
+        client.observe(observe_time(self.handle, self.options.masters, at))
         return at
 
     def _time_of_query(self, spec: ScanSpec, times: QueryTimes) -> int:
@@ -164,18 +164,18 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             asked = tablets_to_ask(self.handle, spec)
             # On another host a task does not know what the application has written. A strong read holds all of that.
             staleness_us = spec.staleness_us if times.beside_driver else 0
-            return self._client_that_has_seen(times).snapshot_time(self.handle, staleness_us, asked)
+            return self._client_with_time_seen(times).snapshot_time(self.handle, staleness_us, asked)
 
         at = times.agreed(shared_client(self.options.masters), choose)
         if times.beside_driver:
-            raise_time_seen(self.handle, self.options.masters, at, times.folder)
+            observe_time(self.handle, self.options.masters, at, times.folder)
         return at
 
-    def _client_that_has_seen(self, times: QueryTimes | None = None) -> Client:
+    def _client_with_time_seen(self, times: QueryTimes | None = None) -> Client:
         """Return the process's client; on the driver's host it has seen what the application has read and written."""
         client = shared_client(self.options.masters)
         if times is None or times.beside_driver:
-            client.observe(raise_time_seen(self.handle, self.options.masters, folder=times.folder if times else ""))
+            client.observe(observe_time(self.handle, self.options.masters, folder=times.folder if times else ""))
         return client
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

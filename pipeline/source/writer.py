@@ -17,7 +17,7 @@ from nyala.replica.client import RowErrors, RowFailure, SessionWriter, TableHand
 from nyala.replica.rows import RowOp, key_hash, python_rows
 from nyala.replica.types import Code, Refused
 
-from .application_time import raise_time_seen
+from .application_time import observe_time
 
 ERRORS_SHOWN_MAX = 5
 ADVICE = (
@@ -139,7 +139,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
         """[driver] All tasks have written: stale reads of this Spark application see their rows from now on."""
         told = [message for message in messages if isinstance(message, Written)]
         newest = max((message.hybrid_time for message in told), default=0)
-        raise_time_seen(self.handle, self.options.masters, newest)
+        observe_time(self.handle, self.options.masters, newest)
         if ignored := sum(message.ignored for message in told):
             _log.warning(
                 "%d of %d rows were not applied to table %s by %s (option onError is ignore); the first: %s",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nyala.pipeline.source import reader as source_reader
-from nyala.pipeline.source.application_time import raise_time_seen
+from nyala.pipeline.source.application_time import observe_time
 from nyala.pipeline.source.reader import Reader, ReadOptions
 from nyala.pipeline.source.writer import WriteOptions, Writer, Written
 from nyala.replica.client import ReadLoad
@@ -170,9 +170,9 @@ def test_stale_read_after_a_spark_read_of_a_chosen_time(application: Application
     assert application.read(staleness="30") == {1}
     assert application.read(at=str(application.played.now_us)) == {2}
     assert application.read(staleness="30") == {2}
-    before = raise_time_seen(TABLE, MASTERS)
+    before = observe_time(TABLE, MASTERS)
     application.plan(at=str(application.played.now_us + 60 * SECOND_US))
-    assert raise_time_seen(TABLE, MASTERS) == before >= hybrid_from_us(early_us)
+    assert observe_time(TABLE, MASTERS) == before >= hybrid_from_us(early_us)
 
 
 def test_time_of_an_application_is_of_one_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -181,21 +181,21 @@ def test_time_of_an_application_is_of_one_cluster(monkeypatch: pytest.MonkeyPatc
     one; a file that was cut off in the middle of its first write."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"/nowhere,{tmp_path}")
     one, other = replace(TABLE, cluster_id="one"), replace(TABLE, cluster_id="other")
-    assert raise_time_seen(one, "a:1,b:2", 9 << 40) == 9 << 40
-    assert raise_time_seen(replace(one, name="u"), "10.0.0.1:1") == raise_time_seen(one, "b:2") == 9 << 40
-    assert raise_time_seen(other, "a:1,b:2") == 0 == raise_time_seen(TABLE, "a:1,b:2")
-    assert raise_time_seen(TABLE, "a:1,b:2", 7 << 40) == 7 << 40
-    assert raise_time_seen(TABLE, "b:2, a:1") == 7 << 40 and raise_time_seen(TABLE, "a:1") == 0
-    assert raise_time_seen(TABLE, "a:1,b:2", 5) == 7 << 40
+    assert observe_time(one, "a:1,b:2", 9 << 40) == 9 << 40
+    assert observe_time(replace(one, name="u"), "10.0.0.1:1") == observe_time(one, "b:2") == 9 << 40
+    assert observe_time(other, "a:1,b:2") == 0 == observe_time(TABLE, "a:1,b:2")
+    assert observe_time(TABLE, "a:1,b:2", 7 << 40) == 7 << 40
+    assert observe_time(TABLE, "b:2, a:1") == 7 << 40 and observe_time(TABLE, "a:1") == 0
+    assert observe_time(TABLE, "a:1,b:2", 5) == 7 << 40
     for file in tmp_path.iterdir():
         file.write_text("000")
-    assert raise_time_seen(TABLE, "a:1,b:2", 9) == 9 and raise_time_seen(TABLE, "a:1,b:2") == 9
+    assert observe_time(TABLE, "a:1,b:2", 9) == 9 and observe_time(TABLE, "a:1,b:2") == 9
 
 
 def test_time_without_a_folder_is_the_process_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: outside Spark the last seen time is kept in memory only. Method: no folder is named."""
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-    assert raise_time_seen(TABLE, MASTERS, 5) == 5 and raise_time_seen(TABLE, MASTERS) == 0
+    assert observe_time(TABLE, MASTERS, 5) == 5 and observe_time(TABLE, MASTERS) == 0
 
 
 def test_time_is_the_highest_of_all_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -207,8 +207,8 @@ def test_time_is_the_highest_of_all_workers(monkeypatch: pytest.MonkeyPatch, tmp
         times = list(range(1, 401))
         Random(number).shuffle(times)
         for time in times:
-            assert raise_time_seen(TABLE, "m:1", time * 4 + number) >= time * 4
+            assert observe_time(TABLE, "m:1", time * 4 + number) >= time * 4
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-    assert raise_time_seen(TABLE, "m:1") == 400 * 4 + 3
+    assert observe_time(TABLE, "m:1") == 400 * 4 + 3
