@@ -57,7 +57,7 @@ CHANGED_MAX = 100_000
 """The most keys that are kept for `take_changed`: a master that only follows never takes them."""
 
 
-_TOLD_OF_TABLETS = group_of(TABLE), group_of(DESIRED_CHANGE)
+_IN_TABLE_LOOK_UPS = group_of(TABLE), group_of(DESIRED_CHANGE)
 """Groups of records, besides the tablets', that a look-up of a table tells of."""
 
 
@@ -352,7 +352,7 @@ class Catalog:
         """The `meta` of the CATALOG entry that puts and deletes these."""
         return encode_change({k: self.written(k, r) for k, r in puts.items()}, deletes, request_id)
 
-    def _put(self, key: str, record: Json, said: Record, size_bytes: int) -> None:
+    def _put(self, key: str, record: Json, parsed: Record, size_bytes: int) -> None:
         group = group_of(key)
         known, keys = self._groups.setdefault(group, {}), self._keys.setdefault(group, [])
         if key in self._records:
@@ -360,12 +360,12 @@ class Catalog:
         else:
             insort(keys, key)
         self._bytes += size_bytes
-        self._index(key, known.get(key), said)
-        self._records[key], known[key] = record, said
-        if isinstance(said, Tablet):
-            self._tablets.setdefault(said.table_id, {})[key] = said
-            self._versions[said.table_id] += 1  # after the change: who reads the number first reads no older record
-        elif group in _TOLD_OF_TABLETS:
+        self._index(key, known.get(key), parsed)
+        self._records[key], known[key] = record, parsed
+        if isinstance(parsed, Tablet):
+            self._tablets.setdefault(parsed.table_id, {})[key] = parsed
+            self._versions[parsed.table_id] += 1  # after the change: who reads the number first reads no older record
+        elif group in _IN_TABLE_LOOK_UPS:
             self._count(key)
 
     def _delete(self, key: str) -> None:
@@ -373,16 +373,16 @@ class Catalog:
         if record is None:
             return
         self._bytes -= size_of(key, record)
-        said, keys = self._groups[group].pop(key), self._keys[group]
+        parsed, keys = self._groups[group].pop(key), self._keys[group]
         del keys[bisect_left(keys, key)]
-        self._index(key, said, None)
-        if isinstance(said, Tablet):
-            of_table = self._tablets[said.table_id]
+        self._index(key, parsed, None)
+        if isinstance(parsed, Tablet):
+            of_table = self._tablets[parsed.table_id]
             del of_table[key]
             if not of_table:
-                del self._tablets[said.table_id]
-            self._versions[said.table_id] += 1
-        elif group in _TOLD_OF_TABLETS:
+                del self._tablets[parsed.table_id]
+            self._versions[parsed.table_id] += 1
+        elif group in _IN_TABLE_LOOK_UPS:
             self._count(key)
 
     def _count(self, key: str) -> None:
@@ -410,7 +410,7 @@ class Catalog:
 
     def _apply_change(self, entry: Entry) -> None:
         puts, deletes, request_id = decode_change(entry)
-        said = {key: checked_record(key, record) for key, record in puts.items()}
+        parsed = {key: checked_record(key, record) for key, record in puts.items()}
         if request_id:
             if request_id in self._requests:
                 return
@@ -421,7 +421,7 @@ class Catalog:
             for key in deletes:
                 self._delete(key)
             for key, record in puts.items():
-                self._put(key, record, said[key], size_of(key, record))
+                self._put(key, record, parsed[key], size_of(key, record))
 
     def flush(self) -> bool:
         """Make everything applied durable without the log; False if it already is. Raises what the disk raises."""
