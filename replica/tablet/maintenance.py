@@ -88,7 +88,7 @@ class Maintenance:
             superseded = store.superseded[rows].copy()
             # Entries after the freeze may have ended rows meanwhile; replay does that again.
             superseded[superseded > frozen.time] = MAX_HYBRID_TIME
-            yield start, Part(batch, store.ts[rows], superseded, store.natural_hashes_of(rows))
+            yield start, Part(batch, store.ts[rows], superseded, store.rotated_hashes_of(rows))
         nothing = [pa.array([], type=c.arrow_type) for c in frozen.schema.columns]
         batch = pa.RecordBatch.from_arrays(nothing, schema=frozen.schema.arrow)
         yield store.rows, Part(batch, np.empty(0, np.int64), None)

@@ -175,7 +175,7 @@ class MemStore:
         """A consistent view for readers."""
         return MemView(tuple(self.chunks), self.rows, self.ts, self.superseded)
 
-    def natural_hashes_of(self, ids: I64 | slice) -> U64:
+    def rotated_hashes_of(self, ids: I64 | slice) -> U64:
         """The rotated key hash of each of these rows, as a fresh array."""
         if self._aliases:
             return rotate(key_hash(self.gather_keys(np.arange(self.rows)[ids])))

@@ -205,7 +205,7 @@ class Resolver:
                 work = [(s, np.concatenate(ids)) for s, ids in todo]
                 blocks = stores.blocks
                 found = [
-                    (s, tuple(s.chunks), ids, s.natural_hashes_of(ids), s.ts[ids], len(s.unresolved)) for s, ids in work
+                    (s, tuple(s.chunks), ids, s.rotated_hashes_of(ids), s.ts[ids], len(s.unresolved)) for s, ids in work
                 ]
             for store, chunks, ids, hashes, times, taken in found:
                 where = np.full(len(ids), _NOWHERE, dtype=np.int32)

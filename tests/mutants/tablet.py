@@ -643,7 +643,7 @@ MUTANTS = (
         rows="IN-60",
         test=("tests/unit/tablet/test_tablet_collisions.py::test_keys_of_one_hash_are_told_apart_wherever_they_are"),
         file="replica/tablet/memstore.py",
-        function="MemStore.natural_hashes_of",
+        function="MemStore.rotated_hashes_of",
         before="if self._aliases:",
         after="if not self._aliases:",
     ),
