@@ -179,7 +179,7 @@ class TabletServer:
             resources=maintenance.resources,
             process=process,
             identity=self._identity,
-            lost=lambda: sorted({*network.lost(), *peers.seeking()}),
+            unreachable=lambda: sorted({*network.unreachable(), *peers.seeking()}),
             found=network.learn_listed,
         )
         connections = ConnectionBound(port)

@@ -50,7 +50,7 @@ class PeerLiveness:
         return list(self._peers)
 
     @property
-    def lost(self) -> list[str]:
+    def silent(self) -> list[str]:
         """The servers that `tick` has reported as silent; sorted."""
         return [uuid for uuid, peer in self._peers.items() if not peer.up]
 

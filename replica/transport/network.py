@@ -116,10 +116,10 @@ class PeerNetwork:
         configured = tuple(self._all_configured.get(uuid, ()))
         return tuple(known for known in (self._listed.get(uuid, ()), configured) if known)
 
-    def lost(self) -> list[str]:
+    def unreachable(self) -> list[str]:
         """The sorted uuids of servers to which there is no link, because the last attempt failed or no address is
         known."""
-        return sorted(uuid for uuid, peer in self._peers.items() if peer.lost)
+        return sorted(uuid for uuid, peer in self._peers.items() if peer.unreachable)
 
     def place(self, member: Member) -> Address | None:
         """The address for calls to a member: that of the link to it, otherwise the first one that would be tried."""

@@ -130,7 +130,7 @@ class Peer:
         return self._target() if self._link is not None else None
 
     @property
-    def lost(self) -> bool:
+    def unreachable(self) -> bool:
         """Whether there is no link, and the last attempt failed or no address is known. The server asks the masters
         for addresses of such servers."""
         return self._link is None and (bool(self._error) or not self.addresses)

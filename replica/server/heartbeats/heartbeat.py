@@ -68,13 +68,13 @@ class Heartbeats:
         resources: ResourceWatch,
         process: int,
         identity: Identity,
-        lost: Callable[[], Sequence[str]],
+        unreachable: Callable[[], Sequence[str]],
         found: Callable[[str, Sequence[Address]], None],
     ) -> None:
         """`identity`: this server's, which joins the first cluster whose masters answer.
 
-        `process`: a number by which masters tell this process's heartbeats from another one's. `lost()`: the servers
-        that this one cannot reach; `found(uuid, addresses)`: called with the addresses that a master names.
+        `process`: a number by which masters tell this process's heartbeats from another one's. `unreachable()`: the
+        servers that this one cannot reach; `found(uuid, addresses)`: called with the addresses that a master names.
         """
         self._manager = manager
         self._channels = channels
@@ -83,7 +83,7 @@ class Heartbeats:
         self._resources = resources
         self._address = address
         self._identity = identity
-        self._lost = lost
+        self._unreachable = unreachable
         self._found = found
         self._changed: dict[Address, set[str]] = {}
         """The tablets that changed since the last report, for each master that has a loop."""
@@ -283,7 +283,7 @@ class Heartbeats:
             gil_hold_ms_max=self._gil.hold_ms_max,
             open_files=pb.ResourceUse(**self._resources.files._asdict()),
             memory_maps=pb.ResourceUse(**self._resources.maps._asdict()),
-            seeking=seeker.due(self._lost(), time.monotonic()),
+            seeking=seeker.due(self._unreachable(), time.monotonic()),
             copies_failing=self._copies_failing(),
         )
         stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))

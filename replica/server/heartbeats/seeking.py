@@ -17,12 +17,12 @@ class Seeker:
         self._next: dict[str, tuple[float, float]] = {}
         """The time of the next request and the pause after it, by uuid."""
 
-    def due(self, lost: Iterable[str], now_s: float) -> list[str]:
-        """The lost servers to ask for in this heartbeat; the one that waits longest comes first.
+    def due(self, unreachable: Iterable[str], now_s: float) -> list[str]:
+        """The unreachable servers to ask for in this heartbeat; the one that waits longest comes first.
 
         `now_s`: seconds of a monotonic clock.
         """
-        self._next = {uuid: self._next.get(uuid, (now_s, PAUSE_FIRST_S)) for uuid in lost}
+        self._next = {uuid: self._next.get(uuid, (now_s, PAUSE_FIRST_S)) for uuid in unreachable}
         ready = sorted((at, uuid) for uuid, (at, _) in self._next.items() if at <= now_s)
         chosen = [uuid for _, uuid in ready[: limits.PEERS_SOUGHT_MAX]]
         for uuid in chosen:

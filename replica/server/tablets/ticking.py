@@ -71,7 +71,7 @@ class RaftTimer:
         self.wake(hosted.tablet_id)
         self._members_changed = True
         if hosted.replica is not None:
-            for uuid in self.liveness.lost:
+            for uuid in self.liveness.silent:
                 hosted.replica.link_lost(uuid, 0)
 
     async def run_forever(self, stopping: Callable[[], bool]) -> None:

@@ -110,7 +110,7 @@ async def beating(
     resources.look()
     beats = Heartbeats(
         manager, channels, MemoryGuard(1 << 30, lambda: 0), GilWatch(), Address("127.0.0.1", 2),
-        process=7, identity=identity_of(manager.uuid, cluster_id), lost=list, found=lambda uuid, places: None,
+        process=7, identity=identity_of(manager.uuid, cluster_id), unreachable=list, found=lambda uuid, places: None,
         resources=resources,
     )  # fmt: skip
     running = asyncio.create_task(beats.run_forever())

@@ -267,8 +267,8 @@ def test_order_that_breaks_an_invariant_is_fatal_and_one_that_is_refused_is_not(
     async def use(manager: TabletManager) -> None:
         address = Address("127.0.0.1", 2)
         others: dict[str, Any] = {
-            "process": 7, "identity": identity_of(manager.uuid), "lost": list, "found": lambda uuid, places: None,
-            "resources": ResourceWatch(manager.uuid),
+            "process": 7, "identity": identity_of(manager.uuid), "unreachable": list,
+            "found": lambda uuid, places: None, "resources": ResourceWatch(manager.uuid),
         }  # fmt: skip
         beats = Heartbeats(manager, Channels(), MemoryGuard(1 << 30, lambda: 0), GilWatch(), address, **others)
         for number, error in enumerate((Refused(Code.OVERLOADED, "full"), broken)):

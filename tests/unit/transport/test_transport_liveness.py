@@ -18,9 +18,9 @@ def test_server_is_lost_after_the_silence_and_found_with_the_next_word() -> None
     for _ in range(5):
         told += liveness.tick()
         liveness.heard("c", 2)
-    assert told == [LivenessChange("b", False, 3)] and liveness.lost == ["b"]
+    assert told == [LivenessChange("b", False, 3)] and liveness.silent == ["b"]
     liveness.heard("b", 1)
-    assert liveness.tick() == [LivenessChange("b", True)] and liveness.lost == []
+    assert liveness.tick() == [LivenessChange("b", True)] and liveness.silent == []
     assert liveness.tick() == []
 
 
@@ -47,9 +47,9 @@ def test_servers_that_are_not_watched_any_more_are_forgotten() -> None:
     liveness.watch(["b"])
     for _ in range(5):
         liveness.tick()
-    assert liveness.lost == ["b"]
+    assert liveness.silent == ["b"]
     liveness.watch([])
-    assert (liveness.lost, liveness.watched, liveness.tick()) == ([], [], [])
+    assert (liveness.silent, liveness.watched, liveness.tick()) == ([], [], [])
     liveness.watch(["b"])
     assert liveness.tick() == [LivenessChange("b", True)]
     assert liveness.tick() == [LivenessChange("b", False, 2)]

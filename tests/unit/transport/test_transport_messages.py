@@ -252,10 +252,10 @@ def test_stream_to_a_name_that_does_not_resolve_is_tried_again_until_it_does() -
                 network.send([("t1", vote(term)), ("t1", vote(term, "c"))])
                 await states.until(lambda status: status.uuid == "b" and not status.connected and bool(status.error))
                 await say(network, vote(term, "c"), other)
-                assert network.lost() == ["b"] and inbox.messages == []
+                assert network.unreachable() == ["b"] and inbox.messages == []
             network.learn_config(RaftConfig(OpId(1, 2), (Member("b", (there,)), Member("c", (beside,)))))
             await say(network, vote(3), inbox)
-            assert network.lost() == [] and network.place(Member("b")) == there
+            assert network.unreachable() == [] and network.place(Member("b")) == there
             await network.close()
 
     run(body)
@@ -576,20 +576,20 @@ def test_server_that_is_nowhere_where_it_is_known_is_found_where_the_masters_say
             member = Member("b", (stale,))
             network = PeerNetwork("a", HERE, QUICK, on_state=states)
             network.learn_config(RaftConfig(OpId(1, 1), (member,)))
-            assert network.lost() == [] and network.place(member) == stale
+            assert network.unreachable() == [] and network.place(member) == stale
             network.send([("t1", vote(3))])
             await states.until(lambda status: "INVALID_NAME" in status.error)
-            assert network.lost() == ["b"]
+            assert network.unreachable() == ["b"]
             network.learn_listed("b", [moved])
             assert network.addresses("b") == (moved, stale)
             network.send([("t1", vote(4))])
             await inbox.until(lambda: bool(inbox.messages))
-            assert network.lost() == [] and network.place(member) == moved and other.messages == []
+            assert network.unreachable() == [] and network.place(member) == moved and other.messages == []
             network.learn("b", [HERE])
             assert network.addresses("b") == (HERE, moved, stale)
             assert network.place(Member("d", (stale,))) == stale and network.place(Member("d")) is None
             network.send([("t1", vote(5, "d"))])
-            assert network.lost() == ["d"], "nobody knows where it is"
+            assert network.unreachable() == ["d"], "nobody knows where it is"
             await network.close()
 
     run(body)
