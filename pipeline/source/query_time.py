@@ -41,7 +41,8 @@ class QueryTimes:
 
     @property
     def beside_driver(self) -> bool:
-        """Whether this process is on the host of Spark's driver, and sees what the application has read and written."""
+        """Whether this process is on the host of Spark's driver, and sees what the application has read and written.
+        True if Spark names no folder, because one process does everything then."""
         return not self.folder or Path(self.folder).is_dir()
 
     @only_reads()

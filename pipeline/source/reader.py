@@ -1,4 +1,5 @@
-"""Reads a table into Spark: one partition per tablet, or `slices` of each. A query reads all of them at one time."""
+"""Reads a table into Spark: one partition per tablet, or `slices` of each. A query reads all of them as
+of one hybrid time."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Client(Admin):
     # ---- reads
 
     def scan(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
-        """Yield all parts of a table at one time; no row comes twice, and none is missing."""
+        """Yield all parts of a table as of one hybrid time; no row comes twice, and none is missing."""
         with only_reads():
             yield from self._scans.table(self.current(handle), spec)
 

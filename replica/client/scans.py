@@ -1,4 +1,4 @@
-"""Reads of all tablets of a table at one time; each tablet's part is delivered whole or not at all.
+"""Reads of all tablets of a table as of one hybrid time; each tablet's part is delivered whole or not at all.
 
 Replicas differ in the order of their rows, so a broken part cannot be continued at another one: it is read again from
 its start. A part is delivered only when it is complete, so no row comes twice.
@@ -127,8 +127,8 @@ class Scans:
         return TabletPart(part.tablet_id, (), rows, part.snapshot_time)
 
     def table(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
-        """Yield all parts of a table at one time, in order of tablet and slice; a few are read ahead, at the same
-        time."""
+        """Yield all parts of a table as of one hybrid time, in order of tablet and slice. A few are read ahead, in
+        parallel."""
         check_spec(handle, spec)
         tablets = tablets_to_ask(handle, spec)
         spec = self._pinned(handle, spec, tablets)
@@ -142,7 +142,7 @@ class Scans:
                     return
 
     def count_table(self, handle: TableHandle, spec: ScanSpec) -> int:
-        """Return the number of matching rows of the whole table at one time."""
+        """Return the number of matching rows of the whole table as of one hybrid time."""
         check_spec(handle, spec)
         tablets = tablets_to_ask(handle, spec)
         spec = self._pinned(handle, spec, tablets)

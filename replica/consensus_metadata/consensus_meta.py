@@ -71,7 +71,7 @@ class ConsensusMeta:
     def load(cls, disk: Disk, tablet_id: str) -> ConsensusMeta:
         """Read the file; Refused(NOT_FOUND) if there is none, Corruption if its bytes are not what was written.
 
-        The returned content is durable: promises may be based on it.
+        The returned content is durable, so answers to other servers may depend on it.
         """
         try:
             data = disk.read(path_of(tablet_id))
@@ -127,7 +127,7 @@ class ConsensusMeta:
 
     @property
     def uuid(self) -> str:
-        """Return the server that made the promises in this file."""
+        """Return the server whose term and vote the file has."""
         return self._uuid
 
     @property
@@ -149,7 +149,7 @@ class ConsensusMeta:
         return self._content.vote_floor_term
 
     def save_hard_state(self, term: int, voted_for: str | None) -> None:
-        """Make a term and a vote durable; InvariantViolation if they would break a promise."""
+        """Make a term and a vote durable; InvariantViolation if the term would fall or a vote would change."""
         with self._lock:
             old = self._content
             check(term >= old.term, "a term never falls", tablet_id=self._tablet_id, old=old.term, new=term)
@@ -198,8 +198,8 @@ class ConsensusMeta:
     def merge(self, remote: bytes | ConsensusMeta) -> None:
         """Adopt a copy source's metadata [kudu raft-tablet-copy, "Consensus metadata merge"].
 
-        The term is the higher one, the config always the source's. Our own vote stays if the term stays; in a higher
-        term there is none: the source's vote is another server's promise.
+        The term is the higher one, the config always the source's. The local vote stays if the term stays. In
+        a higher term there is none, because the source's vote is another server's.
         """
         source = _content_of(self._tablet_id, remote)
         with self._lock:

@@ -174,7 +174,7 @@ class ClusterView:
 
 @dataclass(frozen=True, kw_only=True)
 class Caps:
-    """Bounds on what happens at one time. A copy counts at its target; a move at its source too."""
+    """Bounds on what happens at the same time. A copy counts at its target; a move at its source too."""
 
     moves_max: int = 10
     moves_per_server_max: int = 2

@@ -180,7 +180,8 @@ class _Prepared:
 
 
 def exact_predicate(predicate: Predicate, kind: pa.DataType) -> Predicate:
-    """Return a predicate with the same meaning. If the column has numbers, so have its values the column's type."""
+    """Return a predicate with the same meaning. If the column and the values are numbers, the values returned have the
+    column's type."""
     return Predicate(predicate.column, *exact(predicate.op, predicate.values, kind))
 
 

@@ -1,7 +1,7 @@
 """The times at which Spark queries read: one for each query of a `load()`, the first that is committed. Pure.
 
-The catalog keeps the newest READ_TIMES_MAX times. A query without one there gets one only if none of it can have been
-forgotten:
+The catalog keeps the newest READ_TIMES_MAX times. If a query has none in the catalog, the masters give
+it one only if they cannot have forgotten an earlier one of it:
 
 - A `load()` has a record while any of its times is kept. A query whose number is below its `from_query` is refused.
   That is above the number of each query of the `load()` whose time was forgotten.

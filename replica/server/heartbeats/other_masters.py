@@ -37,7 +37,9 @@ def read_known_masters(disk: Disk) -> tuple[Address, ...]:
         return ()
     except ReplicaError as error:
         _log.warning(
-            "cannot read %s, and asks only the masters of --masters until one answers: %s", KNOWN_MASTERS, error
+            "the file %s cannot be read: the server asks only the masters of --masters until one of them answers: %s",
+            KNOWN_MASTERS,
+            error,
         )
         return ()
     found: dict[Address, None] = {}

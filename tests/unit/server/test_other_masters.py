@@ -78,6 +78,6 @@ def test_file_of_masters_that_cannot_be_read_holds_up_no_start(
         make()
         assert read_known_masters(disk) == ()
         undo()
-    assert [r.getMessage().partition(",")[0] for r in caplog.records] == ["cannot read known-masters"] * 2
+    assert [r.getMessage().partition(":")[0] for r in caplog.records] == ["the file known-masters cannot be read"] * 2
     write_known_masters(disk, [Address("m", 1)])
     assert read_known_masters(disk) == (Address("m", 1),)
