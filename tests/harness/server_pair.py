@@ -90,7 +90,9 @@ class _TracedFetches(FetchServing):
     """The product's end of the connections; its bytes may be changed on their way. Its threads call this."""
 
     def __init__(self, server: PairedServer, copies: CopyServicer) -> None:
-        super().__init__(server.manager, lambda session, why: server.manager.post(lambda: copies._lost(session, why)))
+        super().__init__(
+            server.manager, lambda session, why: server.manager.post(lambda: copies._session_unreadable(session, why))
+        )
         self._server = server
 
     def _answer(self, sock: socket.socket, request: Any) -> None:

@@ -32,10 +32,10 @@ class FetchServing:
     Concurrency: `taken` from the loop's thread, `close` from any.
     """
 
-    def __init__(self, process: SourceProcess, on_lost: Callable[[str, Corruption], None]) -> None:
-        """`on_lost(session id, why)`: a block cannot be read; called on the connection's thread."""
+    def __init__(self, process: SourceProcess, on_unreadable: Callable[[str, Corruption], None]) -> None:
+        """`on_unreadable(session id, why)`: a block cannot be read; called on the connection's thread."""
         self._process = process
-        self._on_lost = on_lost
+        self._on_unreadable = on_unreadable
         self._pool = started_pool(limits.COPY_FETCHES_MAX, "copy-serve")
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, str] = {}
@@ -107,7 +107,7 @@ class FetchServing:
                     at += part.length_bytes
         except ReplicaError as error:
             if isinstance(error, Corruption):
-                self._on_lost(request.session_id, error)
+                self._on_unreadable(request.session_id, error)
             refusal = as_refusal(error, self._process.on_fatal)
             if not between_parts:
                 raise refusal from error

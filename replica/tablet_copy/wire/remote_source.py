@@ -92,7 +92,7 @@ class RemoteCopySource:
         try:
             grpc.channel_ready_future(self._channel).result(timeout_s)
         except grpc.FutureTimeoutError as error:
-            raise _lost(error) from error
+            raise _unanswered(error) from error
 
     def begin(
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
@@ -148,7 +148,7 @@ class RemoteCopySource:
                 yield from self._piece(sock, session_id, file, start, length)
             whole = True
         except OSError as error:
-            raise _lost(error) from error
+            raise _unanswered(error) from error
         finally:
             self._give_back(sock, whole)
 
@@ -209,7 +209,7 @@ class RemoteCopySource:
         try:
             sock = connection_to(self._address, granted.port, self.OPEN_TIMEOUT_S)
         except OSError as error:
-            raise _lost(error) from error
+            raise _unanswered(error) from error
         with self._lock:
             self._connections.add(sock)
             aborted = self._aborted
@@ -224,7 +224,7 @@ class RemoteCopySource:
         except BaseException as error:
             self._drop(sock)
             if isinstance(error, OSError):
-                raise _lost(error) from error
+                raise _unanswered(error) from error
             raise
         return sock
 
@@ -297,14 +297,14 @@ def _answered(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except (grpc.RpcError, grpc.FutureCancelledError) as error:
-        raise _lost(error) from error
+        raise _unanswered(error) from error
 
 
 def _cancelled() -> Refused:
     return Refused(Code.UNAVAILABLE, "the copy was cancelled")
 
 
-def _lost(error: Any) -> Refused:
+def _unanswered(error: Any) -> Refused:
     status = error.code().name if hasattr(error, "code") and error.code() else str(error) or type(error).__name__
     if isinstance(error, BlockingIOError):
         status = f"silent for {RemoteCopySource.SILENCE_S} s"

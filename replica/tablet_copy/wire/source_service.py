@@ -40,20 +40,20 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         process: SourceProcess,
         grant_ticket: GrantTicket,
         find: Callable[[str, CopyWanted], Awaitable[SourceReplica]],
-        on_lost: Callable[[str, Corruption], None],
+        on_unreadable: Callable[[str, Corruption], None],
     ) -> None:
         """`grant_ticket`: that of the listener for links.
 
-        `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_lost(tablet id, why)`:
-        called on any thread if a block of the replica cannot be read.
+        `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_unreadable(tablet id,
+        why)`: called on any thread if a block of the replica cannot be read.
         """
         self._process = process
         self._grant_ticket = grant_ticket
         self._find = find
-        self._on_lost = on_lost
+        self._on_unreadable = on_unreadable
         self._sums = LogSums()
         self._pool = started_pool(limits.COPY_SESSIONS_MAX, "copy-begin")
-        self.fetches = FetchServing(process, self._lost)
+        self.fetches = FetchServing(process, self._session_unreadable)
 
     def close(self) -> None:
         """End all connections."""
@@ -193,15 +193,15 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
                 tablet_id = session.tablet_id
                 session.verify_block(request.doubted)
         except Corruption as error:
-            self._on_lost(tablet_id, error)
+            self._on_unreadable(tablet_id, error)
         finally:
             sessions.end(request.session_id, request.success)
 
-    def _lost(self, session_id: str, error: Corruption) -> None:
+    def _session_unreadable(self, session_id: str, error: Corruption) -> None:
         """A block cannot be read for a copy: this replica fails, so that another one leads and serves."""
         for session in self._process.sessions.sessions():
             if session.manifest.session_id == session_id:
-                self._on_lost(session.tablet_id, error)
+                self._on_unreadable(session.tablet_id, error)
 
     def serving(self) -> list[pb.CopyJob]:
         """The open sessions, for operators."""
