@@ -49,7 +49,7 @@ def execute(decision: Decision, client: Client, *, now_us: Callable[[], int] | N
     if 0 < decision.deadline_us <= wall_us():
         return outcome_of(decision, Refused(Code.DEADLINE_PASSED, "the decision's deadline has passed"))
     try:
-        at = _believed_leader(decision) or _ask_masters(decision, client)
+        at = _named_leader(decision) or _ask_masters(decision, client)
         error, at = _send_to_leader(decision, client, at)
     except Refused as refusal:
         return outcome_of(decision, refusal)
@@ -103,7 +103,7 @@ def _send(decision: Decision, client: Client, at: _Server) -> None:
     client.calls.at_server(at.address, at.uuid, call, request, timeout_s=ATTEMPT_TIMEOUT_S)
 
 
-def _believed_leader(decision: Decision) -> _Server | None:
+def _named_leader(decision: Decision) -> _Server | None:
     if not decision.leader_uuid or not decision.leader_address:
         return None
     return _Server(decision.leader_uuid, Address.parse(decision.leader_address))
