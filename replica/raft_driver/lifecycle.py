@@ -19,7 +19,7 @@ class Lifecycle:
     def __init__(self, on_change: Callable[[], None], on_fatal: Callable[[BaseException], None]) -> None:
         self._on_change = on_change
         self._on_fatal = on_fatal
-        self.silence: Callable[[Phase, bool, Code, str], None] | None = None
+        self.end_serving: Callable[[Phase, bool, Code, str], None] | None = None
         """Called to end the serving part, which sets it: (phase, whether it served so far, code and text for its
         callers)."""
         self.phase = Phase.BOOTSTRAPPING
@@ -86,8 +86,8 @@ class Lifecycle:
         """Enter `phase`; nothing is sent or answered after that."""
         served = self.serving
         self.enter(phase)
-        if self.silence is not None:
-            self.silence(phase, served, code, what)
+        if self.end_serving is not None:
+            self.end_serving(phase, served, code, what)
 
 
 def _is_fatal(error: BaseException) -> bool:

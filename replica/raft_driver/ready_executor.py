@@ -368,7 +368,7 @@ class ReadyExecutor:
         for callers in (self.writer, self.callers):
             callers.answer_known_outcomes(answered_when_applied, self.cache.term_at, hint)
 
-    def fall_silent(self, phase: Phase, served: bool, code: Code, what: str) -> None:
+    def end_serving(self, phase: Phase, served: bool, code: Code, what: str) -> None:
         """Send, apply and answer nothing after this; callers get `code` and `text` first."""
         if served:
             self._say_goodbye(phase)

@@ -134,7 +134,7 @@ class Replica:
         )
         run_heavy, life = self._environment.run_heavy, self.life
         self._log_gc = LogGc(files=files, core=core, cache=cache, life=life, run_heavy=run_heavy, options=self.options)
-        life.silence = executor.fall_silent
+        life.end_serving = executor.end_serving
         life.enter(Phase.CONFIGURING)
         if recovered.committed_config != files.cmeta.committed_config:
             executor.persister.save_config(recovered.committed_config)

@@ -186,7 +186,7 @@ MUTANTS = (
         rows="CN-28",
         test="tests/unit/raft_driver/test_driver_quiet.py::test_leader_that_fails_at_rest_is_replaced_though_its_server_lives",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor.fall_silent",
+        function="ReadyExecutor.end_serving",
         before="self._say_goodbye(phase)",
         after="pass",
     ),
