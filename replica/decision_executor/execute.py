@@ -41,7 +41,8 @@ class _Server:
 
 
 def execute(decision: Decision, client: Client, *, now_us: Callable[[], int] | None = None) -> Outcome:
-    """Carry `decision` out once and return its outcome; never raises Refused. Blocks up to a minute.
+    """Carry `decision` out once and return its outcome; never raises Refused. Makes at most nine
+    calls, of ATTEMPT_TIMEOUT_S each.
 
     `now_us` is the wall clock by which the deadline is judged; the leader checks it again by its own.
     """
@@ -148,7 +149,7 @@ def _status(decision: Decision, client: Client, at: _Server) -> pb.ReplicaStatus
 
 
 def _holds(decision: Decision, client: Client, at: _Server) -> bool:
-    """Whether the change is in the committed config of the server called last."""
+    """Whether the change is in the committed config of the server called last, or the target of the transfer leads."""
     status = _status(decision, client, at)
     if status is None:
         return False

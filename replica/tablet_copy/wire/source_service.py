@@ -66,7 +66,12 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         try:
             check_name(request.dest_uuid, process.uuid)
             if not 0 < len(request.requestor_uuid) <= limits.NAME_LENGTH_MAX or len(request.requestor_run) > 64:
-                raise Refused(Code.INVALID_ARGUMENT, "a copy names its target, and its process in short")
+                what = (
+                    f"the target of a copy has a uuid of 1 to {limits.NAME_LENGTH_MAX} characters, and its process a "
+                    "name of at most 64: nothing was copied"
+                )
+                found = f"{len(request.requestor_uuid)} and {len(request.requestor_run)} characters"
+                raise Refused(Code.INVALID_ARGUMENT, what, found=found)
             wanted = CopyWanted(
                 log_only=request.log_only,
                 acknowledged=opid_from_pb(request.acknowledged),
