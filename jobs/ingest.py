@@ -40,26 +40,43 @@ from nyala.replica.types.process import log_to_stderr
 def options_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nyala ingest", description="Kafka topic -> table, exactly once")
-    parser.add_argument("--table", required=True)
+    parser.add_argument("--table", required=True, help="the table that the rows go to")
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
     parser.add_argument("--topic", default="", help="default: what the table's source declares, else writes.<table>")
-    parser.add_argument("--starting", choices=["earliest", "latest"], default="earliest")
+    parser.add_argument(
+        "--starting",
+        choices=["earliest", "latest"],
+        default="earliest",
+        help="where to begin in a topic that the table has read nothing of",
+    )
     parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been read")
-    parser.add_argument("--trigger-s", type=seconds("--trigger-s", 0, DAY_S), default=0.0)
+    trigger_s = seconds("--trigger-s", 0, DAY_S)
+    parser.add_argument("--trigger-s", type=trigger_s, default=0.0, help="between micro-batches; 0: the next at once")
     offsets = count("--offsets-per-trigger-max", 1)
-    parser.add_argument("--offsets-per-trigger-max", type=offsets, default=400_000)
-    parser.add_argument("--dead-letters-max", type=count("--dead-letters-max"), default=None)
+    parser.add_argument("--offsets-per-trigger-max", type=offsets, default=400_000, help="offsets of one micro-batch")
+    letters = count("--dead-letters-max")
+    parser.add_argument("--dead-letters-max", type=letters, help="end after more dead letters than this in one run")
     partitions = count("--accept-partitions")
-    parser.add_argument("--accept-partitions", type=partitions, default=0, help="the topic grew to so many partitions")
+    parser.add_argument(
+        "--accept-partitions", type=partitions, default=0, help="go on with a topic that grew to this number"
+    )
     parser.add_argument(
         "--ignore-null", action="store_true", help="a null in an upsert or update leaves the column as it is"
     )
-    parser.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
-    parser.add_argument("--lease-s", type=seconds("--lease-s", 1, LEASE_S_MAX), default=30.0)
+    parser.add_argument(
+        "--isolation",
+        choices=["read_committed", "read_uncommitted"],
+        default="read_committed",
+        help="whether events of Kafka transactions that are not committed count",
+    )
+    lease_s = seconds("--lease-s", 1, LEASE_S_MAX)
+    parser.add_argument(
+        "--lease-s", type=lease_s, default=30.0, help="for which this run owns the topic, unless renewed"
+    )
     wait_s = seconds("--owner-wait-s")
-    parser.add_argument("--owner-wait-s", type=wait_s, default=40.0, help="patience with another query's lease")
+    parser.add_argument("--owner-wait-s", type=wait_s, default=40.0, help="wait for the lease of another run to end")
     add_restart_options(parser)
     add_kafka_options(parser, then="; then start again")
     parser.add_argument("--decisions-checkpoint", default="", help="also carry out decisions, with this checkpoint")

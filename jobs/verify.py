@@ -39,7 +39,7 @@ just have moved."""
 
 def options_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="nyala verify", description="checksum of every replica at one time")
+    parser = argparse.ArgumentParser(prog="nyala verify", description="checksum of every replica as of one hybrid time")
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--table", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
     timeout_s = seconds("--timeout-s", 0.1, DAY_S)

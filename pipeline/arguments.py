@@ -60,7 +60,7 @@ def add_restart_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--patience-s",
         type=seconds("--patience-s", 0.1),
-        help="without progress; then give up (default: a day; 600 with --available-now)",
+        help="give up after this time without progress (default: a day; 600 with --available-now)",
     )
     restarts = count("--restarts-max")
     parser.add_argument("--restarts-max", type=restarts, help="give up after so many restarts without progress, too")
@@ -71,10 +71,14 @@ def add_kafka_options(parser: argparse.ArgumentParser, then: str = "") -> None:
 
     `then`: what the job does after it waited in vain, for the help.
     """
-    parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
+    parser.add_argument("--topic-prefix", default="", help="prefix of the names of the masters' topics")
     kafka_s = seconds("--kafka-timeout-s", 1, DAY_S)
-    parser.add_argument("--kafka-timeout-s", type=kafka_s, default=60.0, help=f"patience with a broker{then}")
-    parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
+    parser.add_argument(
+        "--kafka-timeout-s", type=kafka_s, default=60.0, help=f"wait for a broker that does not answer{then}"
+    )
+    parser.add_argument(
+        "--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="option of Spark's Kafka source"
+    )
     parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
 
 

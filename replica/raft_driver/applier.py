@@ -28,7 +28,8 @@ class Applier:
 
     Invariants: entries are applied in index order, each once, none above the commit index, and none that is not durable
     in this replica's own log, so that a flush never runs ahead of the log that a restart finds.
-    Concurrency: the owner's thread; `apply` itself runs in the heavy lane.
+    Concurrency: the owner's thread. `apply` runs there for small entries that are in memory, otherwise in the heavy
+    lane.
     """
 
     state_machine: StateMachine

@@ -181,7 +181,8 @@ class Replica:
         return (running := self._running) is None or running.resting
 
     def rest(self) -> bool:
-        """Whether the owner may stop ticking until `on_awake`."""
+        """Let the replica rest if it needs no ticks. Returns whether it rests: then the owner stops ticking until
+        `on_awake`."""
         if not self.resting:
             return False
         if self._executor is not None:

@@ -48,8 +48,8 @@ class WriteBatcher:
 
     A batch consists of the small writes that are proposed until it leaves (goes into a `Ready`). It ends when the last
     of them is applied. The next batch waits for as many writers as the last one answered, plus those that wait already,
-    but at most half of the time that the last one took. After a wait in which no writer came, the next batch does not
-    wait, then the next two, four and so on, until a writer comes during a wait.
+    but at most half of the time that the last one took, and 10 ms at most. After a wait in which no writer came, the
+    next batch does not wait, then the next two, four and so on, until a writer comes during a wait.
     Invariants: writes leave in the order in which they came. A write waits only while a batch is under way or writers
     are expected. So each event that ends this state proposes or answers all waiting writes: the batch is applied, the
     time is over, leadership is lost, or the replica stops serving. At most one batch of writes waits. Concurrency: the
