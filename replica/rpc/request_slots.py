@@ -102,7 +102,7 @@ class RequestSlots:
             if isinstance(error, TimeoutError):
                 what = (
                     f"the server receives {self._slots_per_host_max} requests of a host, and {self._slots_max} in all, "
-                    "at a time, and none was free in time: nothing was applied; wait, or make fewer calls at a time"
+                    "at a time, and none was free in time: wait and try again, or make fewer calls at a time"
                 )
                 raise Refused(Code.OVERLOADED, what, host=host, seconds=self._wait_s) from None
             raise

@@ -68,7 +68,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             if not 0 < len(request.requestor_uuid) <= limits.NAME_LENGTH_MAX or len(request.requestor_run) > 64:
                 what = (
                     f"the target of a copy has a uuid of 1 to {limits.NAME_LENGTH_MAX} characters, and its process a "
-                    "name of at most 64: nothing was copied"
+                    "name of at most 64"
                 )
                 found = f"{len(request.requestor_uuid)} and {len(request.requestor_run)} characters"
                 raise Refused(Code.INVALID_ARGUMENT, what, found=found)
