@@ -108,7 +108,7 @@ def single_figures(result: dict[str, Any], clients: int, under_way: int) -> Figu
 
 
 def scan(masters: str, client: Client, table: str) -> tuple[int, Figures]:
-    """(rows, figures) of a scan of three columns at one time by CLIENTS processes."""
+    """(rows, figures) of a scan of three columns, as of one hybrid time, by CLIENTS processes."""
     at = client.snapshot_time(client.get_table(table))
     results = run_clients(masters, table, "scan", [{"part": n, "of": CLIENTS, "at": at} for n in range(CLIENTS)])
     rows = sum(r["rows"] for r in results)

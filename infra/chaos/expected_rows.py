@@ -109,8 +109,9 @@ class Rows:
 
 
 def compare(expected: ExpectedRows, before: Versions, after: Versions, rows: Rows) -> list[str]:
-    """The errors in a writer's rows in a scan that began after `before` was acknowledged, and before whose end `after`
-    had been tried: lost, doubled, old, never written, or wrong rows."""
+    """The errors in a writer's rows of one scan: lost, doubled, old, never written, or wrong rows.
+
+    `before`: the versions acknowledged when the scan began. `after`: those tried by its end."""
     mine = rows.k // KEYS_PER_WRITER == expected.writer
     keys, versions = rows.k[mine], rows.version[mine]
     ordinals = (keys - expected.writer * KEYS_PER_WRITER).astype(np.int64)

@@ -27,8 +27,8 @@ def demo(
     chaos: Annotated[
         bool, typer.Option("--chaos", help="instead: a table under kills, pauses, lost disks and moves, live")
     ] = False,
-    minutes: Annotated[float, typer.Option(min=0.2, max=600, help="of --chaos: how long there is trouble")] = 2.0,
-    seed: Annotated[int, typer.Option(help="of --chaos: which trouble; 0 draws one")] = 0,
+    minutes: Annotated[float, typer.Option(min=0.2, max=600, help="of --chaos: how long there are faults")] = 2.0,
+    seed: Annotated[int, typer.Option(help="of --chaos: which faults; 0 draws a seed")] = 0,
     as_json: Json = False,
 ) -> None:
     """Replay a year of real flights into a table, kill a leader and the driver, add a server, and compare.
