@@ -124,9 +124,9 @@ def compare(expected: ExpectedRows, before: Versions, after: Versions, rows: Row
     seen[ordinals] = versions
     there = np.zeros(KEYS_MAX, bool)
     there[ordinals] = True
-    odd = np.zeros(KEYS_MAX, bool)
-    odd[:TOGGLES] = True
-    may = _may_be(expected, before, after, seen, there, odd)
+    toggles = np.zeros(KEYS_MAX, bool)
+    toggles[:TOGGLES] = True
+    may = _may_be(expected, before, after, seen, there, toggles)
     for ordinal in np.flatnonzero(~may)[:SHOWN_MAX].tolist():
         was = f"version {seen[ordinal]}" if there[ordinal] else "absent"
         wrong.append(
@@ -136,17 +136,17 @@ def compare(expected: ExpectedRows, before: Versions, after: Versions, rows: Row
     return wrong + _contents(expected, keys, ordinals, versions, rows.link[mine], rows.v[mine])
 
 
-def _may_be(expected: ExpectedRows, before: Versions, after: Versions, seen: Versions, there: Any, odd: Any) -> Any:
+def _may_be(expected: ExpectedRows, before: Versions, after: Versions, seen: Versions, there: Any, toggles: Any) -> Any:
     """Whether the seen versions are possible, by ordinal."""
     within = (before <= seen) & (seen <= after)
     # A toggle is there at odd versions; absent, it may be at any even one within the bounds.
     even_within = (before % 2 == 0) | (after > before)
-    absent = np.where(odd, even_within, before == 0)
-    may = np.where(there, within & (~odd | (seen % 2 == 1)) & (seen > 0), absent)
+    absent = np.where(toggles, even_within, before == 0)
+    may = np.where(there, within & (~toggles | (seen % 2 == 1)) & (seen > 0), absent)
     for ordinal, doubts in expected.doubts.items():
         if there[ordinal]:
             may[ordinal] |= int(seen[ordinal]) in doubts
-        elif odd[ordinal]:
+        elif toggles[ordinal]:
             may[ordinal] |= any(version % 2 == 0 for version in doubts)
     return may
 
