@@ -1,4 +1,4 @@
-"""Finds the rows of some keys at one time: in memory under the tablet's lock, in the blocks without it.
+"""Finds the rows of some keys as of one hybrid time: in memory under the tablet's lock, in the blocks without it.
 
 A block is searched by its sidecar's Bloom filter and hashes, as for a write by key. But a write trusts the sidecar
 until the scrub has read it again, while a look-up checks every page before it uses it.

@@ -1,4 +1,4 @@
-"""Reads rows at one time: filters memory batches and blocks, and never merges them."""
+"""Reads rows as of one hybrid time: filters memory batches and blocks, and never merges them."""
 
 from __future__ import annotations
 
