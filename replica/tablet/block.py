@@ -196,16 +196,16 @@ class Block:
         if not len(sidecar.hashes):
             return none, none
         words = sidecar.bloom[(needles.rotated >> self._shift).view(np.int64)]
-        who = np.flatnonzero(((words & bits) == bits) & pending)
-        if not len(who):
+        asked = np.flatnonzero(((words & bits) == bits) & pending)
+        if not len(asked):
             return none, none
-        who, positions = self._with_keys(
-            needles, who, np.searchsorted(sidecar.hashes, needles.rotated[who]), keys, None
+        asked, positions = self._with_keys(
+            needles, asked, np.searchsorted(sidecar.hashes, needles.rotated[asked]), keys, None
         )
-        if self._dead is not None and len(who):
+        if self._dead is not None and len(asked):
             live = ~self._dead[positions]
-            who, positions = who[live], positions[live]
-        return who, positions
+            asked, positions = asked[live], positions[live]
+        return asked, positions
 
     def find(
         self, needles: Needles, bits: U64, pending: Bools, keys: Sequence[pa.Array], checks: PageChecks
@@ -215,17 +215,17 @@ class Block:
         Corruption if a page that it uses has changed; a page of the sidecar is checked once in CHECKED_FOR_S.
         """
         none = np.empty(0, dtype=np.int64)
-        sidecar, who = self.sidecar, np.flatnonzero(pending)
+        sidecar, asked = self.sidecar, np.flatnonzero(pending)
         if not len(sidecar.hashes):
             return none, none
         of_sidecar = self._checks_of_sidecar()
-        words = (needles.rotated[who] >> self._shift).view(np.int64)
+        words = (needles.rotated[asked] >> self._shift).view(np.int64)
         of_sidecar.check_rows((sidecar.bloom,), words)
-        who = who[(sidecar.bloom[words] & bits[who]) == bits[who]]
-        if not len(who):
+        asked = asked[(sidecar.bloom[words] & bits[asked]) == bits[asked]]
+        if not len(asked):
             return none, none
-        at = self._searched(needles.rotated[who], of_sidecar)
-        return self._with_keys(needles, who, at, keys, (checks, of_sidecar))
+        at = self._searched(needles.rotated[asked], of_sidecar)
+        return self._with_keys(needles, asked, at, keys, (checks, of_sidecar))
 
     def _checks_of_sidecar(self) -> PageChecks:
         now = time.monotonic()
@@ -254,43 +254,43 @@ class Block:
     def _with_keys(
         self,
         needles: Needles,
-        who: I64,
+        asked: I64,
         at: I64,
         keys: Sequence[pa.Array],
         checks: tuple[PageChecks, PageChecks] | None,
     ) -> tuple[I64, I64]:
-        """(needle positions, row positions) of those needles `who` that the sidecar has.
+        """(needle positions, row positions) of those needles `asked` that the sidecar has.
 
         `at`: the places of their hashes, or where they would be. `checks`: a reader's, of the data file and the
         sidecar.
         """
         sidecar = self.sidecar
         at = np.minimum(at, len(sidecar.hashes) - 1)
-        hit = sidecar.hashes[at] == needles.rotated[who]
-        who, at = who[hit], at[hit]
+        hit = sidecar.hashes[at] == needles.rotated[asked]
+        asked, at = asked[hit], at[hit]
         if checks is not None:
             checks[1].check_rows((sidecar.positions,), at)
         positions = sidecar.positions[at].astype(np.int64)
-        if not self.exact and len(who):
+        if not self.exact and len(asked):
             if checks is not None:
                 checks[0].check_rows(key_arrays(self.batch, self.schema), positions)
-            who, positions = self._same_keys(needles, who, positions, keys, None if checks is None else checks[0])
-        return who, positions
+            asked, positions = self._same_keys(needles, asked, positions, keys, None if checks is None else checks[0])
+        return asked, positions
 
     def _same_keys(
-        self, needles: Needles, who: I64, positions: I64, keys: Sequence[Any], checks: PageChecks | None
+        self, needles: Needles, asked: I64, positions: I64, keys: Sequence[Any], checks: PageChecks | None
     ) -> tuple[I64, I64]:
         """Those needles whose key is here. `positions`: of a row with the hash of each."""
-        rows = needles.order[who]
+        rows = needles.order[asked]
         theirs = [take(k, rows) for k in keys]
         same = equal_rows([take(k, positions) for k in key_arrays(self.batch, self.schema)], theirs)
         if same.all():
-            return who, positions
+            return asked, positions
         # A true collision: the key has one of the next rows of this hash, or none.
         wrong = np.flatnonzero(~same)
         at = self._last_versions([take(k, wrong) for k in theirs], checks)
         positions[wrong], same[wrong] = at, at >= 0
-        return who[same], positions[same]
+        return asked[same], positions[same]
 
     def versions_at(
         self, deltas: tuple[Deltas, ...], keys: Sequence[pa.Array], at: int, checks: PageChecks
@@ -302,12 +302,12 @@ class Block:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         times = pa.array(np.full(len(keys[0]), at, dtype=np.int64))
         last, found = self._last_rows(keys, checks, up_to=(pa.array(self.ts), times))
-        who = np.flatnonzero(found)
+        asked = np.flatnonzero(found)
         if self.written_superseded is not None:
-            checks.check_rows((self.written_superseded,), last[who])
-            who = who[self.written_superseded[last[who]] > at]
-        live = self.visible_at(deltas, last[who], at, checks)
-        return who[live], last[who[live]]
+            checks.check_rows((self.written_superseded,), last[asked])
+            asked = asked[self.written_superseded[last[asked]] > at]
+        live = self.visible_at(deltas, last[asked], at, checks)
+        return asked[live], last[asked[live]]
 
     def _last_versions(self, keys: Sequence[pa.Array], checks: PageChecks | None) -> I64:
         """The row of each key that was live when the block was written, -1 if there is none: found by the order of the

@@ -123,12 +123,12 @@ class LookUp:
                 break
             stop()
             checks = block.page_checks(stop)
-            who, at = block.find(self._keys.needles, bits, left, self._keys.columns, checks)
+            asked, at = block.find(self._keys.needles, bits, left, self._keys.columns, checks)
             live = block.visible_at(deltas, at, self.at, checks)
-            who, at = who[live], at[live]
-            left[who] = False
-            if len(who):
-                place = Place(order[who], block.batch, block.schema, at)
+            asked, at = asked[live], at[live]
+            left[asked] = False
+            if len(asked):
+                place = Place(order[asked], block.batch, block.schema, at)
                 _check(place, columns, checks)
                 found.append(place)
         replaced = self._replaced.copy()
@@ -147,9 +147,9 @@ class LookUp:
         for block, deltas in view.blocks:
             stop()
             checks = block.page_checks(stop)
-            who, at = block.versions_at(deltas, keys, self.at, checks)
-            if len(who):
-                place = Place(rows[who], block.batch, block.schema, at)
+            asked, at = block.versions_at(deltas, keys, self.at, checks)
+            if len(asked):
+                place = Place(rows[asked], block.batch, block.schema, at)
                 _check(place, columns, checks)
                 yield place
         numbers = KeyNumbers(keys, stop)

@@ -803,8 +803,8 @@ MUTANTS = (
         ),
         file="replica/tablet/block.py",
         function="Block.versions_at",
-        before="self.written_superseded[last[who]] > at",
-        after="self.written_superseded[last[who]] > 0",
+        before="self.written_superseded[last[asked]] > at",
+        after="self.written_superseded[last[asked]] > 0",
     ),
     Mutant(
         name="a row that has ended since is read at an earlier time",
@@ -815,8 +815,8 @@ MUTANTS = (
         ),
         file="replica/tablet/block.py",
         function="Block.versions_at",
-        before="self.visible_at(deltas, last[who], at, checks)",
-        after="self.visible_at((), last[who], at, checks)",
+        before="self.visible_at(deltas, last[asked], at, checks)",
+        after="self.visible_at((), last[asked], at, checks)",
     ),
     Mutant(
         name="an end in a damaged page counts at an earlier time",
@@ -824,7 +824,7 @@ MUTANTS = (
         test="tests/unit/tablet/test_tablet_look_up.py::test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key[number]",
         file="replica/tablet/block.py",
         function="Block.versions_at",
-        before="checks.check_rows((self.written_superseded,), last[who])",
+        before="checks.check_rows((self.written_superseded,), last[asked])",
         after="pass",
     ),
     Mutant(
