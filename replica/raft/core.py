@@ -319,16 +319,16 @@ class RaftCore:
         lease.observe_clock(self._s, now)
         reads.read_index(self._s, token, judged=now is not None)
 
-    def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
+    def server_silent(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
         """Note that the driver has heard nothing of any group from the server `uuid` for `silent_ticks` of its ticks.
 
         `delay_ticks`: the delay before a follower that this call wakes campaigns, so that not all groups do so at once.
         """
-        quiet.link_lost(self._s, uuid, silent_ticks, delay_ticks)
+        quiet.server_silent(self._s, uuid, silent_ticks, delay_ticks)
 
-    def link_found(self, uuid: str) -> None:
+    def server_heard(self, uuid: str) -> None:
         """Note that the server `uuid` is heard again, or that its process is another one than before."""
-        quiet.link_found(self._s, uuid)
+        quiet.server_heard(self._s, uuid)
 
     def probe_quiet_group(self) -> None:
         """Make sure that a quiet group still has its leader; called about once a minute. See quiet.py."""

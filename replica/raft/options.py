@@ -47,7 +47,7 @@ class RaftOptions:
     copy_retry_ticks_max: int = 120
     quiet_after_ticks: int = 0
     """A group that was idle for so many ticks goes quiet: no ticks, no heartbeats, no lease; see quiet.py. 0: never.
-    With another value, the driver must call `link_lost`, `link_found` and `probe_quiet_group`."""
+    With another value, the driver must call `server_silent`, `server_heard` and `probe_quiet_group`."""
     reads_pending_max: int = 4096
     """Strong reads waiting for their heartbeat round; one more is refused OVERLOADED."""
 

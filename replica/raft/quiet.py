@@ -11,8 +11,8 @@ lease. It is live because a replica is quiet only while something would wake it:
 
 - Any message but its own leader's heartbeats wakes a replica. One that wakes by itself asks its leader, which wakes
   and sends heartbeats to all. So a replica that restarts, campaigns, fails or writes finds the group awake.
-- The link to the leader's server shows that the leader lives. If it falls silent, the driver calls `link_lost`, and
-  the silence counts as the leader's. If the link comes back, or is to another process, the driver calls `link_found`.
+- The link to the leader's server shows that the leader lives. If it falls silent, the driver calls `server_silent`, and
+  the silence counts as the leader's. If the link comes back, or is to another process, the driver calls `server_heard`.
 - For every other case, the driver calls `probe_quiet_group` about once a minute. A quiet leader then sends heartbeats
   to all; a follower that heard nothing during three calls wakes and asks its leader.
 """
@@ -109,7 +109,7 @@ def disturbs(s: State, m: Message) -> bool:
     return isinstance(m, VoteRequest) or m.term >= s.hard.term
 
 
-def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
+def server_silent(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
     """Note that nothing came from that server for `silent_ticks`, so its replica of this group was silent for as
     long."""
     s.absent.add(uuid)
@@ -121,7 +121,7 @@ def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
         s.election.elapsed = min(silent_ticks, s.options.election_ticks_min) - delay_ticks
 
 
-def link_found(s: State, uuid: str) -> None:
+def server_heard(s: State, uuid: str) -> None:
     """Note that the server is heard again, or that it is another process than before."""
     s.absent.discard(uuid)
     if _concerns(s, uuid):

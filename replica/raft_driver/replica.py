@@ -189,16 +189,16 @@ class Replica:
             self._executor.rest()
         return True
 
-    def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
-        """Note that nothing came from the server `uuid` for so many ticks; see `RaftCore.link_lost`."""
+    def server_silent(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
+        """Note that nothing came from the server `uuid` for so many ticks; see `RaftCore.server_silent`."""
         if (running := self._running) is not None:
-            running.core.link_lost(uuid, silent_ticks, delay_ticks)
+            running.core.server_silent(uuid, silent_ticks, delay_ticks)
             running.pump_if_awake()
 
-    def link_found(self, uuid: str) -> None:
+    def server_heard(self, uuid: str) -> None:
         """Note that the server `uuid` is heard again, or is another process."""
         if (running := self._running) is not None:
-            running.core.link_found(uuid)
+            running.core.server_heard(uuid)
             running.pump_if_awake()
 
     def probe_quiet_group(self) -> None:

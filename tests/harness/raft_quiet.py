@@ -82,9 +82,9 @@ class QuietNet(SimNet):
                 self.marks["link found" if change.up else "link lost"] += 1
                 rested = node.core.quiet
                 if change.up:
-                    node.core.link_found(change.uuid)
+                    node.core.server_heard(change.uuid)
                 else:
-                    node.core.link_lost(change.uuid, change.silent_ticks, self.rng.randint(0, 3))
+                    node.core.server_silent(change.uuid, change.silent_ticks, self.rng.randint(0, 3))
                     self.marks["woken by silence"] += rested and not node.core.quiet
             if (self.clock + len(node.uuid)) % CHECK_TICKS == 0:
                 self.marks["looked around"] += node.core.quiet

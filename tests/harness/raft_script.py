@@ -94,12 +94,12 @@ class Runner:
     def do_lost(self, way: str, ticks: str = "5", delay: str = "0") -> None:
         """Run `lost b<a`: b's server has heard nothing of a's for so many ticks."""
         uuid, other = way.split("<")
-        self.net.nodes[uuid].core.link_lost(other, int(ticks), int(delay))
+        self.net.nodes[uuid].core.server_silent(other, int(ticks), int(delay))
 
     def do_found(self, way: str) -> None:
         """Run `found b<a`: b's server hears a's again, or another process of it."""
         uuid, other = way.split("<")
-        self.net.nodes[uuid].core.link_found(other)
+        self.net.nodes[uuid].core.server_heard(other)
 
     def do_check(self, uuid: str) -> None:
         self.net.nodes[uuid].core.probe_quiet_group()

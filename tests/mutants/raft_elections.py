@@ -278,7 +278,7 @@ MUTANTS = (
         rows="CN-28",
         test="tests/raft_scripts/test_raft_scripts.py::test_script_prints_what_was_kept[quiet_leader_dies]",
         file="replica/raft/quiet.py",
-        function="link_lost",
+        function="server_silent",
         before="""
             wake(s, f"nothing is heard from {uuid}")
         """,

@@ -895,8 +895,8 @@ MUTANTS = (
         test="tests/unit/server/test_server_ticking.py::test_loss_of_a_server_spreads_the_elections_of_its_tablets",
         file="replica/server/tablets/ticking.py",
         function="RaftTimer._liveness_changed",
-        before="replica.link_lost(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)",
-        after="replica.link_lost(change.uuid, change.silent_ticks, 0)",
+        before="replica.server_silent(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)",
+        after="replica.server_silent(change.uuid, change.silent_ticks, 0)",
     ),
     Mutant(
         name="loss of a server ends leaderships of others",

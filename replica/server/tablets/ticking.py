@@ -72,7 +72,7 @@ class RaftTimer:
         self._members_changed = True
         if hosted.replica is not None:
             for uuid in self.liveness.silent:
-                hosted.replica.link_lost(uuid, 0)
+                hosted.replica.server_silent(uuid, 0)
 
     async def run_forever(self, stopping: Callable[[], bool]) -> None:
         """Tick, and measure how late the loop is."""
@@ -125,10 +125,10 @@ class RaftTimer:
             if replica is None:
                 continue
             if change.up:
-                replica.link_found(change.uuid)
+                replica.server_heard(change.uuid)
             else:
                 rests = replica.resting and replica.leader_uuid == change.uuid
-                replica.link_lost(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)
+                replica.server_silent(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)
                 woken += rests
 
     def _check_some(self) -> None:

@@ -84,7 +84,7 @@ ANSWERS: dict[str, tuple[Callable[[Solo], None], dict[ProgressState, ProgressSta
         lambda s: s.step(AppendReply(to_uuid="a", from_uuid="b", term=1, last=OpId(1, LAST - 1))),
         {PROBE: PROBE, REPLICATE: REPLICATE, COPY: COPY},
     ),
-    "a link that is gone": (lambda s: s.core.link_lost("b", 1), {PROBE: PROBE, REPLICATE: REPLICATE, COPY: COPY}),
+    "a link that is gone": (lambda s: s.core.server_silent("b", 1), {PROBE: PROBE, REPLICATE: REPLICATE, COPY: COPY}),
 }
 
 

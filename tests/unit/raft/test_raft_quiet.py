@@ -128,7 +128,7 @@ def test_resting_voter_withholds_its_vote_as_long_as_one_that_is_awake() -> None
     solo.step(plea)
     for _ in range(50):
         solo.core.tick()
-    solo.core.link_lost("b", 3)
+    solo.core.server_silent("b", 3)
     assert not solo.core.quiet and solo.core._s.election.ticks_since_leader == 3
     for _ in range(QUIET.election_ticks_min - 4):
         solo.core.tick()

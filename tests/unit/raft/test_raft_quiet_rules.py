@@ -277,8 +277,8 @@ def test_replica_that_does_not_rest_is_not_woken() -> None:
     solo.step(plea(quiet=False))
     for _ in range(9):
         solo.core.probe_quiet_group()
-    solo.core.link_lost("b", 1)
-    solo.core.link_found("b")
+    solo.core.server_silent("b", 1)
+    solo.core.server_heard("b")
     solo.core.step(VoteReply(to_uuid="a", from_uuid="c", term=1, granted=False))
     assert solo.persist() == []
 
@@ -290,8 +290,8 @@ def test_rest_goes_on_whatever_does_not_concern_the_group_now(resting: Callable[
     solo = resting()
     leads = solo.core.role is Role.LEADER
     for uuid in ("x",) if leads else ("x", "c"):
-        solo.core.link_lost(uuid, 99)
-        solo.core.link_found(uuid)
+        solo.core.server_silent(uuid, 99)
+        solo.core.server_heard(uuid)
     if leads:
         solo.step(AppendReply(to_uuid="a", from_uuid="c", term=0, last=OpId(0, 0)))
         solo.ack("c", 1, commit_index=1, round=1, quiet=True)
@@ -303,7 +303,7 @@ def test_link_to_another_follower_says_nothing_of_the_leader() -> None:
     was silent for long; `b`, the leader, is heard."""
     solo = Solo(term=1, entries=[entry(1, 1)], options=QUIET)
     solo.step(plea(quiet=False))
-    solo.core.link_lost("c", 99)
+    solo.core.server_silent("c", 99)
     [answer] = solo.step(VoteRequest(to_uuid="a", from_uuid="c", term=2, last=OpId(1, 1), pre_vote=True))
     assert isinstance(answer, VoteReply) and not answer.granted
 
@@ -313,8 +313,8 @@ WAKES: dict[str, Callable[[Solo], object]] = {
         VoteRequest(to_uuid="a", from_uuid="c", term=0, last=OpId(0, 0))
     ),
     "a peer that asks": lambda s: s.core.step(AppendReply(to_uuid="a", from_uuid="c", term=1, last=OpId(0, 0))),
-    "a link that is lost": lambda s: s.core.link_lost("c", 1),
-    "a link that is back": lambda s: s.core.link_found("c"),
+    "a link that is lost": lambda s: s.core.server_silent("c", 1),
+    "a link that is back": lambda s: s.core.server_heard("c"),
     "a read": lambda s: s.core.read_index(1),
     "a transfer": lambda s: s.core.transfer_leadership("b"),
     "a write": lambda s: s.core.propose(EntryKind.WRITE, 9, 1, b"", b"x", 0),

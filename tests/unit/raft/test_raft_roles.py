@@ -114,7 +114,7 @@ def test_group_that_mostly_rests_for_a_healthy_hour_asks_for_no_vote_and_followe
 
     net.isolate("a")
     for uuid in "bcl":
-        cores[uuid].link_lost("a", options.election_ticks_min)
+        cores[uuid].server_silent("a", options.election_ticks_min)
     del net.log_of_messages[:]
     net.tick(4 * options.election_ticks_max, only="bcl")
     leader = net.leader()

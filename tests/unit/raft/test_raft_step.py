@@ -165,7 +165,7 @@ def test_peers_whose_server_is_not_heard_are_shown_absent() -> None:
     """Goal: an operator sees which link is down. Method: one link is lost, and found again."""
     solo = Solo()
     solo.lead()
-    solo.core.link_lost("b", 1)
+    solo.core.server_silent("b", 1)
     assert [(p.uuid, p.absent) for p in solo.core.peer_status()] == [("b", True), ("c", False)]
-    solo.core.link_found("b")
+    solo.core.server_heard("b")
     assert [(p.uuid, p.absent) for p in solo.core.peer_status()] == [("b", False), ("c", False)]
