@@ -3,7 +3,7 @@
 A leader whose term is open, with everything committed, durable and held by all, asks for quiet with its heartbeats
 once it has been idle for `quiet_after_ticks`. A follower that agrees says so in its echo and stops its election timer.
 When all have agreed in one period of asking, the leader stops its heartbeats. It does not wait for a member that is
-cut off (the driver reports that, from the link between the two servers), as long as the others are a majority.
+cut off (the driver reports that, if the servers do not hear each other), as long as the others are a majority.
 
 Going quiet changes no term, vote or log. It is safe because it makes no promise and breaks none. A quiet voter does not
 count ticks since it heard a leader, so it votes later than it would have, never earlier. A quiet leader drops its
@@ -11,8 +11,9 @@ lease. It is live because a replica is quiet only while something would wake it:
 
 - Any message but its own leader's heartbeats wakes a replica. One that wakes by itself asks its leader, which wakes
   and sends heartbeats to all. So a replica that restarts, campaigns, fails or writes finds the group awake.
-- The link to the leader's server shows that the leader lives. If it falls silent, the driver calls `server_silent`, and
-  the silence counts as the leader's. If the link comes back, or is to another process, the driver calls `server_heard`.
+- Batches from the leader's server show that the leader lives. If that server falls silent, the driver calls
+  `server_silent`, and the silence counts as the leader's. If the server is heard again, or is another process, the
+  driver calls `server_heard`.
 - For every other case, the driver calls `probe_quiet_group` about once a minute. A quiet leader then sends heartbeats
   to all; a follower that heard nothing during three calls wakes and asks its leader.
 """
