@@ -297,7 +297,7 @@ class World:
             if tablet not in server.replicas:
                 del opened[tablet]
         for tablet, replica in server.replicas.items():
-            if replica.phase in OPEN and not server.said.booting:
+            if replica.phase in OPEN and not server.last_report.booting:
                 opened.setdefault(tablet, self.now_us)
             else:
                 opened.pop(tablet, None)

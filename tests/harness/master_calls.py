@@ -176,7 +176,7 @@ class MasterWorld:
             "files": list(self.disk.files),
             "addresses": dict(self.places),
             "servers": {
-                u: (s.addresses, s.last_heard_us, s.said.booting, s.reported, s.sequence, s.replicas | {})
+                u: (s.addresses, s.last_heard_us, s.last_report.booting, s.reported, s.sequence, s.replicas | {})
                 for u, s in soft.servers.items()
             },
             "tablets": {t: (s.config, s.leader_uuid, s.leader_term, set(s.left)) for t, s in soft.tablets.items()},

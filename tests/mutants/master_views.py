@@ -467,16 +467,16 @@ MUTANTS = (
         test=f"{KEPT_EACH}[address]",
         file="replica/master/tablets/view.py",
         function="standing_of",
-        before="server.said.location, server.addresses",
-        after="server.said.location",
+        before="server.last_report.location, server.addresses",
+        after="server.last_report.location",
     ),
     Mutant(
         name="records tell former locations",
         test=f"{KEPT_EACH}[location]",
         file="replica/master/tablets/view.py",
         function="standing_of",
-        before="server.said.booting, server.said.location",
-        after="server.said.booting",
+        before="server.last_report.booting, server.last_report.location",
+        after="server.last_report.booting",
     ),
     Mutant(
         name="servers of which copies fail are as before",
@@ -945,8 +945,8 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="ServerState.copies_fail",
-        before="() if self.instead_of else self.said.copies_failing",
-        after="self.said.copies_failing",
+        before="() if self.instead_of else self.last_report.copies_failing",
+        after="self.last_report.copies_failing",
     ),
     Mutant(
         name="who came while a server was down tells of a config",
@@ -1276,7 +1276,7 @@ MUTANTS = (
         test="tests/process/test_replacing_process.py::test_slow_start_and_slow_copy_cost_no_member_its_place",
         file="replica/master/tablets/view.py",
         function="_health_of",
-        before="server.said.booting or not",
+        before="server.last_report.booting or not",
         after="not",
         more=(
             Edit(
@@ -1694,7 +1694,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_quiescing.py::test_no_leadership_is_moved_to_a_server_that_quiesces",
         file="replica/master/requests/change_requests.py",
         function="_move",
-        before="if server is not None and server.said.quiescing:",
+        before="if server is not None and server.last_report.quiescing:",
         after="if server is None:",
     ),
     Mutant(
@@ -1703,7 +1703,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_quiescing.py::test_no_leadership_is_moved_to_a_server_that_quiesces",
         file="replica/master/tablets/view.py",
         function="server_view",
-        before="quiescing=s.said.quiescing,",
+        before="quiescing=s.last_report.quiescing,",
         after="quiescing=False,",
     ),
     Mutant(

@@ -205,7 +205,7 @@ class Reporter:
         addresses, known = server.member.addresses, self._state.soft.servers.get(server.uuid)
         more = {
             "tablets_max": server.tablets_max,
-            "copies_failing": len(known.said.copies_failing) if known is not None else 0,
+            "copies_failing": len(known.last_report.copies_failing) if known is not None else 0,
             "avoided": server.avoided,
             "retired": server.draining,
             "maintenance": server.maintenance,
@@ -275,7 +275,7 @@ class Reporter:
             bytes_on_disk=status.bytes_on_disk if status else 0,
             rows=status.rows if status else 0,
             is_leader=member.uuid == tablet.leader_uuid,
-            location=server.said.location if server else "",
+            location=server.last_report.location if server else "",
         )
 
 

@@ -80,7 +80,7 @@ class ServerState:
     """The time of the last heartbeat whose report counted. A leading replica was heard then, named in it or not."""
     counted_booting: bool = False
     """Whether it was booting then."""
-    said: Heartbeat = field(default_factory=Heartbeat)
+    last_report: Heartbeat = field(default_factory=Heartbeat)
     """Its report of itself, in the last processed heartbeat."""
     rate: StatusRate = field(default_factory=StatusRate)
     instead_of: tuple[Address, ...] = ()
@@ -119,12 +119,12 @@ class ServerState:
 
     def copies_fail(self, tablet_id: str) -> bool:
         """Whether copies of the tablet into this server have failed too often, for its own reasons."""
-        failing = () if self.instead_of else self.said.copies_failing  # it may be another process
+        failing = () if self.instead_of else self.last_report.copies_failing  # it may be another process
         return any(f.tablet_id == tablet_id and _fails_often(f) for f in failing)
 
     def hear(self, beat: Heartbeat, now_us: int) -> None:
         """Store its report of itself, and avoid it for a while if a copy into it failed too often."""
-        self.said = beat
+        self.last_report = beat
         self.process, self.sequence, self.last_heard_us = beat.process, beat.sequence, now_us
         self.addresses = beat.addresses or self.addresses
         if any(map(_fails_often, beat.copies_failing)):

@@ -162,7 +162,7 @@ def _move(state: MasterState, config: RaftConfig, asked: Proposal) -> DesiredCha
         if target is None or not target.votes or not target.holds_data:
             raise Refused(Code.INVALID_ARGUMENT, "only a voter can lead", server=asked.to_uuid, config=config.opid)
         server = state.soft.servers.get(asked.to_uuid)
-        if server is not None and server.said.quiescing:
+        if server is not None and server.last_report.quiescing:
             what = (
                 "this tablet server quiesces and takes no leadership: name another one, or wait until it is restarted"
             )

@@ -103,7 +103,7 @@ def _refuse_before_all_reported(state: MasterState) -> None:
         raise Refused(Code.NOT_READY, what, wait_s=round(left_us / 1e6, 1))
     for server in state.servers():
         known = state.soft.servers[server.uuid]
-        if server.alive and (known.said.booting or not known.reported):
+        if server.alive and (known.last_report.booting or not known.reported):
             raise Refused(Code.NOT_READY, "a live server has not said yet what it holds", server=server.uuid)
 
 

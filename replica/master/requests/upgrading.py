@@ -135,5 +135,5 @@ async def _servers(state: MasterState) -> dict[str, Build]:
     builds = dict.fromkeys(sorted(needed), Build(None))
     for uuid, server in sorted(state.soft.servers.items()):
         if server_view(state.soft, server, state.options, state.mono_us).alive:
-            builds[uuid] = Build(server.said.feature_level, server.said.version)
+            builds[uuid] = Build(server.last_report.feature_level, server.last_report.version)
     return builds

@@ -56,5 +56,5 @@ class Drain:
 def drain_of(catalog: Catalog, soft: SoftState, kept: KeptView, uuid: str) -> Drain:
     """How far the server is emptied, by the heartbeats of this leadership."""
     server = soft.servers.get(uuid)
-    heard = server is not None and server.reported and not server.said.booting
+    heard = server is not None and server.reported and not server.last_report.booting
     return Drain(len(tablets_on(catalog, soft, uuid)), kept.unreported(), heard)

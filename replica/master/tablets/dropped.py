@@ -63,7 +63,7 @@ def _reporting(soft: SoftState, tablet_id: str) -> set[str]:
 def _confirmed(soft: SoftState, uuid: str, tablet_id: str) -> bool:
     """Whether the server has reported in full, without a live replica of the tablet."""
     server = soft.servers.get(uuid)
-    if server is None or not server.reported or server.said.booting:
+    if server is None or not server.reported or server.last_report.booting:
         return False
     replica = server.replicas.get(tablet_id)
     return replica is None or replica.data_state not in LIVE

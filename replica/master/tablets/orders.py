@@ -54,7 +54,7 @@ def orders_for(
     answer that they are healthy.
     """
     server = soft.servers.get(server_uuid)
-    if server is None or not server.reported or server.said.booting:
+    if server is None or not server.reported or server.last_report.booting:
         return []
     batch = OrderBatch()
 

@@ -53,13 +53,13 @@ def server_view(
         uuid=s.uuid,
         member=Member(s.uuid, s.recorded_at),
         alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
-        location=s.said.location,
+        location=s.last_report.location,
         draining=s.uuid in retired,
         maintenance=s.uuid in maintenance,
-        quiescing=s.said.quiescing,
-        tablets_max=s.said.tablets_max,
+        quiescing=s.last_report.quiescing,
+        tablets_max=s.last_report.tablets_max,
         avoided=mono_us < s.avoided_until_us,
-        disk_bytes_free=s.said.disk_bytes_free,
+        disk_bytes_free=s.last_report.disk_bytes_free,
     )
 
 
@@ -96,7 +96,7 @@ def _reports_failed(soft: SoftState, tablet_id: str, uuid: str) -> bool:
     server, replica = soft.servers.get(uuid), soft.replica(uuid, tablet_id)
     if server is None or server.instead_of:
         return False  # it may be another process
-    return replica is not None and replica.phase == "FAILED" and not server.said.booting
+    return replica is not None and replica.phase == "FAILED" and not server.last_report.booting
 
 
 def _health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions, mono_us: int) -> Health:
@@ -106,7 +106,7 @@ def _health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOption
         return Health.FAILED_UNRECOVERABLE  # whatever happens to its server
     if soft.missed_us(uuid, tablet_id, mono_us) > options.rereplicate_after_ms * 1000:
         return _lost(peer)
-    if server is None or server.said.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
+    if server is None or server.last_report.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
         return Health.UNKNOWN
     health = _as_reported(server, replica, peer, tablet_id, options, mono_us)
     if health.failed and _follows_another(soft, tablet_id, replica, options, mono_us):
@@ -235,9 +235,9 @@ def standing_of(soft: SoftState, uuid: str, options: MasterOptions, mono_us: int
     if server is None:
         return silent
     heard = mono_us - server.counted_us <= dead_us
-    failing = frozenset(f.tablet_id for f in server.said.copies_failing if server.copies_fail(f.tablet_id))
-    said = server.said.booting, server.said.location, server.addresses, server.instead_of
-    return *silent, heard, *said, server.reported, server.back_us, failing
+    failing = frozenset(f.tablet_id for f in server.last_report.copies_failing if server.copies_fail(f.tablet_id))
+    last = server.last_report.booting, server.last_report.location, server.addresses, server.instead_of
+    return *silent, heard, *last, server.reported, server.back_us, failing
 
 
 def changes_at(soft: SoftState, view: TabletView, options: MasterOptions, mono_us: int) -> int | None:

@@ -124,7 +124,7 @@ def test_every_server_is_listed_in_pages() -> None:
     failing = tuple(FailingCopy(f"{n:032x}", 3, "x" * 1_500) for n in range(3))
     for n in range(5_000):
         server = ServerState(f"{n:032x}", tuple(Address(f"host-{n}-{i}", 7050) for i in range(4)), 0)
-        server.said = Heartbeat(copies_failing=failing)
+        server.last_report = Heartbeat(copies_failing=failing)
         master.state.soft.servers[server.uuid] = server
     found = pages(lists.servers_page, master, pb.ListServersRequest())
     assert [s.uuid for page in found for s in page.servers] == [f"{n:032x}" for n in range(5_000)]

@@ -66,9 +66,9 @@ def test_server_that_reports_too_fast_is_refused_and_changes_nothing() -> None:
     assert refused.value.code is Code.OVERLOADED and taken == limits.REPORT_STATUSES_BURST_MAX
     with pytest.raises(Refused) as refused:
         soft.heartbeat(*heartbeat_from_pb(late), now_us)
-    assert soft.servers[MEMBERS[0]].said.location == ""
+    assert soft.servers[MEMBERS[0]].last_report.location == ""
     soft.heartbeat(*heartbeat_from_pb(late), now_us + int(str(refused.value.values["wait_ms"])) * 1000)
-    assert soft.servers[MEMBERS[0]].said.location == "elsewhere"
+    assert soft.servers[MEMBERS[0]].last_report.location == "elsewhere"
 
 
 def test_master_keeps_what_it_decides_by_and_nothing_of_the_message() -> None:

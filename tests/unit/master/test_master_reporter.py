@@ -310,7 +310,7 @@ def test_a_server_that_lies_about_its_load_ends_no_tick() -> None:
         numbers = dict.fromkeys(("rows", "bytes_on_disk", "wal_bytes", "write_rows_per_s", "read_rows_per_s"), most)
         told.hear(uuid, told.m.tablet, **numbers)
     said = told.m.state.soft.servers[S[0]]
-    said.said = replace(said.said, disk_bytes_free=most, memory_bytes=most, tablets_max=2**31 - 1)
+    said.last_report = replace(said.last_report, disk_bytes_free=most, memory_bytes=most, tablets_max=2**31 - 1)
     for report in told.tick().values():
         assert report is not None and from_avro(Report, decode("report", encode_record(report))) == report
 

@@ -655,7 +655,7 @@ def test_copies_that_fail_are_kept_within_what_one_message_lists() -> None:
     failing = [pb.FailingCopy(tablet_id=f"{n:032x}", failures=3, error=text) for n in range(2000)]
     failing[7].tablet_id = "x" * 1000
     server.hear(heartbeat_from_pb(pb.HeartbeatRequest(server_uuid=A, copies_failing=failing))[0], 1)
-    kept = server.said.copies_failing
+    kept = server.last_report.copies_failing
     assert server.copies_fail(failing[0].tablet_id) and "x" * 1000 not in {f.tablet_id for f in kept}
     assert len(kept) == limits.COPIES_FAILING_MAX - 1
     assert {f.error for f in kept} == {text[: limits.COPY_ERROR_CHARS_MAX]}
