@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> ClusterView:
-    """Return the view with a checksum of each replica, all at one time at or above every write acknowledged by now."""
+    """Return the view with a checksum of each replica, as of one hybrid time, not below any acknowledged write."""
     at = latest_time(client, view)
     if not at:
         return view

@@ -74,7 +74,9 @@ def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[
 
 @cluster_app.command()
 def check(
-    checksum: Annotated[bool, typer.Option("--checksum", help="compare all replicas' rows at one time")] = False,
+    checksum: Annotated[
+        bool, typer.Option("--checksum", help="compare all replicas' rows as of one hybrid time")
+    ] = False,
     wait_s: Annotated[
         float, typer.Option("--wait", min=0, help="seconds; look again for so long while something is found")
     ] = 0.0,

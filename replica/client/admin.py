@@ -217,8 +217,8 @@ class Admin:
         definition: int = CHECKSUM_DEFINITION,
         timeout_s: float = 60.0,
     ) -> RowSum:
-        """Return the sum of one replica's rows at one time. Refused(INVALID_ARGUMENT) unless the server uses that
-        definition: sums of two definitions cannot be compared."""
+        """Return the sum of one replica's rows as of one hybrid time. Refused(INVALID_ARGUMENT) unless the server uses
+        that definition: sums of two definitions cannot be compared."""
         request = pb.ChecksumRequest(
             tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=int(timeout_s * 1e6), definition=definition
         )

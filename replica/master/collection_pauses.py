@@ -1,7 +1,7 @@
 """Keeps the pauses of Python's garbage collector short in a process that has millions of objects.
 
 A full collection visits every object that may be part of a cycle, and the event loop stands still meanwhile: seconds,
-with the records and reports of 100,000 tablets. They are freed by their reference counts, because they form no cycles.
+with the records and reports of 100,000 tablets. These are freed by their reference counts, because they form no cycles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 
 LONG_S = 0.02
-"""A full collection that took longer is the last one to visit what it found alive."""
+"""After a full collection that took longer, later ones do not visit the objects that it found alive."""
 
 
 @dataclass

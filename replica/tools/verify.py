@@ -1,4 +1,4 @@
-"""Compares all replicas of chosen tables at one time: which replicas to read, and what the checksums mean."""
+"""Compares all replicas of chosen tables as of one hybrid time: which replicas to read, and what the checksums mean."""
 
 from __future__ import annotations
 

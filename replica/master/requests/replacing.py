@@ -76,7 +76,7 @@ def replace_tablets(
 
 
 def servers_with_rows(state: MasterState, tablet_id: str) -> list[str]:
-    """Live servers that reported a replica with rows, in whatever state; sorted."""
+    """The live servers that reported a READY replica with rows, also one that has FAILED; sorted."""
     found = []
     for uuid, server in state.soft.servers.items():
         replica = server.replicas.get(tablet_id)
@@ -99,19 +99,25 @@ def _refuse_before_all_reported(state: MasterState) -> None:
     """Refused NOT_READY while this master has just begun to lead, because it may not have heard of every server yet."""
     left_us = state.options.server_dead_ms * 1000 - (state.mono_us - state.soft.since_us)
     if left_us > 0:
-        what = "this master has just begun to lead, and not every server may have reported to it"
+        what = (
+            "this master has just begun to lead, and not every server may have reported to it: try again after `wait_s`"
+        )
         raise Refused(Code.NOT_READY, what, wait_s=round(left_us / 1e6, 1))
     for server in state.servers():
         known = state.soft.servers[server.uuid]
         if server.alive and (known.last_report.booting or not known.reported):
-            raise Refused(Code.NOT_READY, "a live server has not said yet what it holds", server=server.uuid)
+            what = "a live server has not reported yet which replicas it has: try again in some seconds"
+            raise Refused(Code.NOT_READY, what, server=server.uuid)
 
 
 def _refuse_with_rows(state: MasterState, lost: Sequence[str]) -> None:
     for tablet_id in lost:
         holders = servers_with_rows(state, tablet_id)
         if holders:
-            what = "a live server holds rows of this tablet, which replacing it would throw away"
+            what = (
+                "a live server holds rows of this tablet, which replacing it would throw away: use `nyala unsafe "
+                "recover`, or --despite-replicas"
+            )
             raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, servers=", ".join(holders))
 
 

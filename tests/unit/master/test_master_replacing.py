@@ -109,7 +109,7 @@ def test_tablet_is_replaced_by_no_accident() -> None:
     held[m.tablet] = replace(held[m.tablet], witness=True)
     assert replace_tablets(m.state, [m.tablet], {})()[0]
     m.state.soft.heartbeat(*heartbeat_from_pb(pb.HeartbeatRequest(server_uuid="e" * 32, booting=True)), m.clock.now_us)
-    refused(m, Code.NOT_READY, f"has not said yet what it holds.*server={'e' * 32}", despite_replicas=True)
+    refused(m, Code.NOT_READY, f"has not reported yet which replicas it has.*server={'e' * 32}", despite_replicas=True)
     m.lead()
     m.report()
     refused(m, Code.NOT_READY, r"just begun to lead.*wait_s=3\.0", despite_replicas=True)
