@@ -17,14 +17,14 @@ TIMEOUT_MS = 20_000
 
 
 class TopicNotMade(Refused):
-    """A table was created and the topic that is to feed it was not."""
+    """A table was created, and the topic that is to feed it was not."""
 
     def __init__(self, table: str, topic: str, why: str) -> None:
         super().__init__(
             Code.UNAVAILABLE,
             f"table {table!r} was created, but not the topic {topic!r} that is to feed it: {why}. Once that is mended, "
             f"`nyala topic create {table}` or cluster.create_topic({table!r}) makes the topic",
-            applied=Applied.UNKNOWN,
+            applied=Applied.UNKNOWN,  # the table is there, so NOT_APPLIED would be wrong
         )
 
     def __str__(self) -> str:

@@ -103,7 +103,7 @@ class Ledger:
         if state is not None and meta.generation < state.generation:
             raise Refused(
                 Code.STALE_GENERATION,
-                "the source was reset since",
+                "the source was reset after this query opened it: start the query again",
                 detail=str(state.generation),
                 generation=meta.generation,
                 current=state.generation,

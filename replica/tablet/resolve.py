@@ -310,9 +310,9 @@ def _apply_pass(
         return
     over = live & (upsert | _UPDATES[ops])
     if rows.bounded and (missing or gappy):
-        bad = _too_long(stores, schema, rows, missing + gappy, found, over, fresh)
-        errors.extend(RowError(o, RowCode.ROW_TOO_LARGE) for o in rows.offsets[bad].tolist())
-        over[bad] = fresh[bad] = False
+        too_long = _too_long(stores, schema, rows, missing + gappy, found, over, fresh)
+        errors.extend(RowError(o, RowCode.ROW_TOO_LARGE) for o in rows.offsets[too_long].tolist())
+        over[too_long] = fresh[too_long] = False
     # Old versions end before new ones are added. Their values can be read until a flush or compaction drops them.
     dead = np.flatnonzero(over | (live & _DELETES[ops]))
     if len(dead):

@@ -398,7 +398,9 @@ class Tablet:
                 elif entry.kind is EntryKind.LEDGER:
                     source, generation, done = source_of_entry(entry)
                     if not self._contents.ledger.reset_source(source, generation, done):
-                        raise Refused(Code.STALE_GENERATION, "the source was reset since", generation=generation)
+                        raise Refused(
+                            Code.STALE_GENERATION, "the source has a higher generation", generation=generation
+                        )
                 elif entry.kind is EntryKind.CATALOG:
                     raise Corruption("a catalog entry in a data tablet's log", tablet=self.tablet_id, opid=entry.opid)
             except ResourcesExhausted:
