@@ -45,7 +45,7 @@ class Metrics(Exporter):
         ):
             yield GaugeMetricFamily(name, what, value=value)
         looks = "Tablets that were looked at, because something of them may have changed"
-        yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=self._state.kept.looks)
+        yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=self._state.kept.refreshes)
         refused = "Ticks in which no decision was made, because one of their changes was refused"
         yield CounterMetricFamily("nyala_master_ticks_refused", refused, value=self._state.ticks_refused)
         reports = "Records of reports that were handed to Kafka's client"

@@ -22,7 +22,7 @@ from .kafka.kafka_link import KafkaLink
 from .options import MasterOptions
 from .tablets.descriptions import Descriptions
 from .tablets.inquiries import Inquiries
-from .tablets.kept_view import LOOKS_PER_STEP, KeptView
+from .tablets.kept_view import REFRESHES_PER_STEP, KeptView
 from .tablets.look_ups import LookUps
 from .tablets.view import in_maintenance, retired_servers, server_views
 
@@ -137,17 +137,17 @@ class MasterState:
         recent_us = self.options.server_dead_ms * 1000
         return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
 
-    async def look(self) -> None:
+    async def refresh_views(self) -> None:
         """Look at all tablets that may have changed, a bounded number in each step of the loop."""
         while True:
-            if self.kept.look(self.mono_us, self.clock.wall_us(), LOOKS_PER_STEP):
+            if self.kept.refresh(self.mono_us, self.clock.wall_us(), REFRESHES_PER_STEP):
                 return
             await asyncio.sleep(0)
 
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: the reported ones, and those that new tablets will get. After `look`, little is left to
         be looked at."""
-        self.kept.look(self.mono_us, self.clock.wall_us())
+        self.kept.refresh(self.mono_us, self.clock.wall_us())
         return self.kept.replica_load()
 
     def server_uuids(self) -> list[str]:

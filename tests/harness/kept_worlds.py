@@ -523,11 +523,11 @@ class World:
         self.compare_look_ups(at_once=True)
         if self.rng.random() < 0.3:
             for _ in range(3):  # a fixed number, because the order of a look is not that of a history
-                self.kept.look(self.now_us, self.wall_us, 1)
+                self.kept.refresh(self.now_us, self.wall_us, 1)
                 self.now_us += self.rng.choice([1, 1, DEAD_US])
                 if self.rng.random() < 0.3:
                     self.beat(self.rng.choice(SERVERS))
-        assert self.kept.look(self.now_us, self.wall_us)
+        assert self.kept.refresh(self.now_us, self.wall_us)
         self.compare()
         for decision in self.decisions if self.calm else ():
             if self.rng.random() < 0.6:

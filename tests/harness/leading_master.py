@@ -69,12 +69,12 @@ class Masters:
 
     def infos(self) -> list[pb.ServerInfo]:
         """Return what operators see of all servers."""
-        self.state.kept.look(self.clock.now_us, self.clock.now_us)
+        self.state.kept.refresh(self.clock.now_us, self.clock.now_us)
         return server_infos(self.state, self.state.server_uuids())
 
     def drain(self, uuid: str) -> Drain:
         """Return how far a server is emptied."""
-        self.state.kept.look(self.clock.now_us, self.clock.now_us)
+        self.state.kept.refresh(self.clock.now_us, self.clock.now_us)
         return drain_of(self.box.catalog, self.state.soft, self.state.kept, uuid)
 
     def lead(self) -> MasterState:

@@ -737,8 +737,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_loop_steps.py::test_tables_of_the_most_tablets_are_no_long_step_of_the_loop",
         file="replica/master/requests/master_service.py",
         function="MasterService.CreateTable",
-        before="change_aside(created, state.look)",
-        after="change(created(), state.look)",
+        before="change_aside(created, state.refresh_views)",
+        after="change(created(), state.refresh_views)",
     ),
     Mutant(
         name="tablets of a new table are described in one step of the loop",

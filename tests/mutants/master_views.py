@@ -95,8 +95,8 @@ MUTANTS = (
         ),
         file="replica/master/decisions/reconciler.py",
         function="Reconciler.next_in_s",
-        before="self._state.kept.looks - self._looks, self._state.kept.looks",
-        after="0, self._state.kept.looks",
+        before="self._state.kept.refreshes - self._refreshes, self._state.kept.refreshes",
+        after="0, self._state.kept.refreshes",
     ),
     Mutant(
         name="tablets of a server keep those of former configs",
@@ -304,7 +304,7 @@ MUTANTS = (
         test=f"{REPORTER}::test_every_record_is_published_again_within_its_time",
         file="replica/master/decisions/reporter.py",
         function="Reporter.note",
-        before="self._due.update(dict.fromkeys(looked - self._untold))",
+        before="self._due.update(dict.fromkeys(refreshed - self._untold))",
         after="self._due.update(dict.fromkeys(kept.tablets))",
     ),
     Mutant(
@@ -442,7 +442,7 @@ MUTANTS = (
         name="maintenance ends by the clock of silences",
         test=f"{KEPT_EACH}[maintenance_ends_by_a_clock_that_is_set]",
         file="replica/master/tablets/kept_view.py",
-        function="KeptView.look",
+        function="KeptView.refresh",
         before="in_maintenance(catalog, wall_us)",
         after="in_maintenance(catalog, mono_us)",
     ),
@@ -506,8 +506,8 @@ MUTANTS = (
         name="look visits everything in one step",
         test="tests/unit/master/test_master_loop_steps.py::test_requests_after_thousands_of_changes_are_no_long_step_of_the_loop",
         file="replica/master/state.py",
-        function="MasterState.look",
-        before="self.clock.wall_us(), LOOKS_PER_STEP",
+        function="MasterState.refresh_views",
+        before="self.clock.wall_us(), REFRESHES_PER_STEP",
         after="self.clock.wall_us()",
     ),
     Mutant(
@@ -515,7 +515,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_loop_steps.py::test_requests_after_thousands_of_changes_are_no_long_step_of_the_loop",
         file="replica/master/requests/master_service.py",
         function="MasterService.CreateTable",
-        before="change_aside(created, state.look)",
+        before="change_aside(created, state.refresh_views)",
         after="change_aside(created)",
     ),
     Mutant(
@@ -524,7 +524,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_loop_steps.py::test_number_of_voters_of_the_largest_table_is_no_long_step_of_the_loop",
         file="replica/master/requests/master_service.py",
         function="MasterService.SetReplication",
-        before="change(wanted, self.state.look)",
+        before="change(wanted, self.state.refresh_views)",
         after="change(wanted)",
     ),
     Mutant(

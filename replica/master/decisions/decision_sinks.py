@@ -95,12 +95,12 @@ class DecisionSinks:
             for tablet_id, record in decisions.items():
                 link.publish(kafka_topics.DECISIONS, tablet_id, record)
 
-        async def on_view(servers: Sequence[ServerView], looked: Set[str]) -> None:
-            await publish_reports(servers, looked)
+        async def on_view(servers: Sequence[ServerView], refreshed: Set[str]) -> None:
+            await publish_reports(servers, refreshed)
             state.reports_published, state.reports_compared = reporter.published, reporter.visited
             state.oldest_report_us = reporter.oldest_us
 
-        async def publish_reports(servers: Sequence[ServerView], looked: Set[str]) -> None:
+        async def publish_reports(servers: Sequence[ServerView], refreshed: Set[str]) -> None:
             now = {"connection": link.connection, "term": state.led_term}
             if not now["connection"]:
                 return
@@ -109,7 +109,7 @@ class DecisionSinks:
                 reporter.forget()
             for key in link.overwritten():
                 reporter.repeat(key)
-            reporter.note(servers, looked)
+            reporter.note(servers, refreshed)
             for most in slices_of(reporter.allowance(), link.waiting):
                 for key, report in reporter.take(most).items():
                     link.publish(kafka_topics.REPORTS, key, report)

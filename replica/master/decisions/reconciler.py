@@ -45,17 +45,17 @@ NOT_NOW = frozenset({Code.NOT_LEADER, Code.NOT_READY, Code.STEPPING_DOWN, Code.U
 """Refusals of a tick that are ordinary: this master does not lead, or the other masters do not answer."""
 
 REFUSAL_CHARS_MAX = 300
-LOOKS_PER_S = 10_000
+REFRESHES_PER_S = 10_000
 PAUSE_S_MAX = 2.0
 
 
-def pause_s(policy_ms: int, looks: int) -> float:
+def pause_s(policy_ms: int, refreshes: int) -> float:
     """The seconds until the next tick, after one that looked at so many tablets. Pure.
 
     In the beginning of a leadership, the reports of all servers touch each tablet several times. Seldom ticks look at
     it less often, and leave the time to the reports.
     """
-    return max(policy_ms / 1000, min(looks / LOOKS_PER_S, PAUSE_S_MAX))
+    return max(policy_ms / 1000, min(refreshes / REFRESHES_PER_S, PAUSE_S_MAX))
 
 
 def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
@@ -90,7 +90,7 @@ class Reconciler:
 
     def __init__(self, state: MasterState) -> None:
         self._state = state
-        self._looks = 0
+        self._refreshes = 0
         """How many tablets had been looked at before the last pause."""
         self._versions = Versions()
         self._sinks: list[DecisionSink] = []
@@ -108,8 +108,8 @@ class Reconciler:
 
     def next_in_s(self) -> float:
         """The seconds until the next tick, by the tablets that were looked at since the last call."""
-        looked, self._looks = self._state.kept.looks - self._looks, self._state.kept.looks
-        return pause_s(self._state.options.policy_ms, looked)
+        refreshed, self._refreshes = self._state.kept.refreshes - self._refreshes, self._state.kept.refreshes
+        return pause_s(self._state.options.policy_ms, refreshed)
 
     async def try_tick(self) -> None:
         """One evaluation, if this master leads. Any other refusal is counted, and logged once for its reason."""
@@ -136,12 +136,12 @@ class Reconciler:
             self._term = term
             for sink in self._sinks:
                 sink.sent.forget()
-        await state.look()
+        await state.refresh_views()
         await self._mark_formed()
         await self._forget_dropped()
-        await state.look()
+        await state.refresh_views()
         if await self._settle_changes():
-            await state.look()
+            await state.refresh_views()
         kept, caps, load = state.kept, state.options.caps, state.kept.viewed_load()
         view = ClusterView(servers=state.servers(), tablets=kept.views(kept.busy), now_us=state.clock.wall_us())
         decisions = decide(view, term, caps, load)
@@ -151,9 +151,9 @@ class Reconciler:
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
         for sink in self._sinks:
             self._publish(sink, decisions, addresses)
-        looked, kept.looked = kept.looked, set()
+        refreshed, kept.refreshed = kept.refreshed, set()
         if self.on_view is not None:
-            await self.on_view(view.servers, looked)
+            await self.on_view(view.servers, refreshed)
 
     def _publish(self, sink: DecisionSink, decisions: list[Decision], addresses: dict[str, str]) -> None:
         connection = sink.connection()
@@ -256,7 +256,7 @@ class Reconciler:
         ids = proposal.tablet_id, proposal.proposal_id, proposal.plan_id
         if known is None or known.wish_id != proposal.proposal_id:
             try:
-                await state.group.change(lambda: change_requests.propose(state, proposal), state.look)
+                await state.group.change(lambda: change_requests.propose(state, proposal), state.refresh_views)
             except Refused as error:
                 if error.code in (Code.NOT_LEADER, Code.UNAVAILABLE, Code.STEPPING_DOWN):
                     raise

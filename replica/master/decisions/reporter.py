@@ -103,8 +103,10 @@ class Reporter:
         self._allowed_us = since_us + count * 1_000_000 // rate
         return count
 
-    def note(self, servers: Sequence[ServerView], looked: Set[str]) -> None:
-        """Note which servers and tablets may have news. `looked`: the tablets that were looked at since the last call.
+    def note(self, servers: Sequence[ServerView], refreshed: Set[str]) -> None:
+        """Note which servers and tablets may have news. `refreshed`: the tablets that were looked at since the last
+        call.
+
         Only the first call after `forget` walks over all tablets."""
         now_us, kept = self._state.mono_us, self._state.kept
         known = [*servers, *self._silent(servers)]
@@ -118,7 +120,7 @@ class Reporter:
                 self._servers_due[key] = report
         if self._untold is None:
             self._untold = {*(t for t, _ in self._state.catalog.dropped()), *kept.tablets}
-        self._due.update(dict.fromkeys(looked - self._untold))
+        self._due.update(dict.fromkeys(refreshed - self._untold))
         if self._unheard_due and self._led_long:
             self._unheard_due = False
             self._due.update(dict.fromkeys(kept.unheard))

@@ -128,7 +128,7 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
         reply.candidates_total = len(state.admission)
 
     if state.catalog.count(RETIRED):
-        await state.look()  # so that what is not reported yet is known
+        await state.refresh_views()  # so that what is not reported yet is known
 
     def found() -> Iterator[tuple[str, pb.ServerInfo]]:
         uuids = [u for u in state.server_uuids() if u > request.after]

@@ -233,7 +233,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
                 more_may_come=state.servers_may_come,
             )
 
-        table_id = await state.group.change_aside(created, state.look)
+        table_id = await state.group.change_aside(created, state.refresh_views)
         table = state.catalog.get(TABLE, table_id)
         if table is None:
             raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
@@ -333,13 +333,13 @@ class MasterService(pb_grpc.MasterServiceServicer):
         self, request_of: Callable[[MasterState, change_requests.Request], Change], request: pb.ReplicaRequest
     ) -> None:
         wanted = change_requests.Request(request.tablet_id, request.server_uuid, request.role, _seen(request))
-        await self.state.group.change(lambda: request_of(self.state, wanted), self.state.look)
+        await self.state.group.change(lambda: request_of(self.state, wanted), self.state.refresh_views)
 
     @_answered(pb.SimpleReply)
     async def MoveReplica(self, request: pb.MoveReplicaRequest) -> pb.SimpleReply:
         """Desired state: the replica of one server is on another; with an empty `from`, that server leads."""
         asked, seen = proposal_from_pb(request, new_uuid()), _seen(request)
-        await self.state.group.change(lambda: change_requests.move(self.state, asked, seen), self.state.look)
+        await self.state.group.change(lambda: change_requests.move(self.state, asked, seen), self.state.refresh_views)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
@@ -372,7 +372,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         seen = request.seen_changes if request.HasField("seen_changes") else None
         given = {"table": request.table, "tablet_id": request.tablet_id}
         wanted = lambda: desired.set_replication(self.state, request.replicas, seen=seen, **given)  # noqa: E731
-        await self.state.group.change(wanted, self.state.look)
+        await self.state.group.change(wanted, self.state.refresh_views)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
@@ -381,7 +381,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         seen = request.seen_changes if request.HasField("seen_changes") else None
         uuid, undo, reason = request.server_uuid, request.undo, request.reason
         wanted = lambda: desired.retire(self.state, uuid, undo=undo, reason=reason, seen=seen)  # noqa: E731
-        await self.state.group.change(wanted, self.state.look)
+        await self.state.group.change(wanted, self.state.refresh_views)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
@@ -410,7 +410,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         ids, despite = request.tablet_ids, request.despite_replicas
         floors = {source_from_pb(floor.source): floor.offset for floor in request.floors}
         made, lowered = await state.group.change_aside(
-            lambda: replacing.replace_tablets(state, ids, floors, despite_replicas=despite), state.look
+            lambda: replacing.replace_tablets(state, ids, floors, despite_replicas=despite), state.refresh_views
         )
         for pos, (old, new) in enumerate(made.items(), 1):
             _log.warning("T %s P %s is given up, the empty tablet %s is in its place", old, self.uuid, new)

@@ -17,7 +17,7 @@ from ..heartbeats.soft_state import SoftState
 from ..options import MasterOptions
 from .view import changes_at, in_maintenance, retired_servers, standing_of, tablet_view
 
-LOOKS_PER_STEP = 150
+REFRESHES_PER_STEP = 150
 """The most tablets that are looked at in one step of the loop: some 60 calls of functions each."""
 
 
@@ -43,7 +43,7 @@ class KeptView:
     ) -> None:
         """`proven(tablet)`: the config that was proven last."""
         self._catalog, self._soft, self._proven, self._options = catalog, soft, proven, options
-        self.looks = 0
+        self.refreshes = 0
         """The tablets that were looked at so far."""
         self._touched: set[str] | None = None
         self._begin()
@@ -59,7 +59,7 @@ class KeptView:
         """The tablets whose record lacks a leader, or a config, that servers report."""
         self.unheard: set[str] = set()
         """The formed tablets of which no member has reported a config in this leadership."""
-        self.looked: set[str] = set()
+        self.refreshed: set[str] = set()
         """The tablets that were looked at, until another one empties the set."""
         self._placed: Counter[str] = Counter()
         self._placed_of: dict[str, tuple[str, ...]] = {}
@@ -74,7 +74,7 @@ class KeptView:
         """By tablet, the number of its last look."""
         self._gathered_us = -1
 
-    def look(self, mono_us: int, wall_us: int, most: int | None = None) -> bool:
+    def refresh(self, mono_us: int, wall_us: int, most: int | None = None) -> bool:
         """Look at the tablets that may have changed, at most `most` of them; returns whether all were looked at."""
         catalog = self._catalog()
         draining, works = retired_servers(catalog), in_maintenance(catalog, wall_us)
@@ -114,9 +114,9 @@ class KeptView:
 
     def _look_at(self, tablet_id: str, mono_us: int, draining: frozenset[str], works: frozenset[str]) -> None:
         catalog, soft = self._catalog(), self._soft()
-        self.looks += 1
-        self._number_of[tablet_id] = self.looks
-        self.looked.add(tablet_id)
+        self.refreshes += 1
+        self._number_of[tablet_id] = self.refreshes
+        self.refreshed.add(tablet_id)
         record = catalog.get(TABLET, tablet_id)
         view = None
         if record is not None:

@@ -134,9 +134,9 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
         m.want(change_requests.remove, S[2])
     assert m.box.index == before + 2
     view = cluster_view(m.box.catalog, m.state.soft, OPTIONS, m.clock.now_us, m.clock.now_us)
-    m.state.kept.look(m.clock.now_us, m.clock.now_us)
+    m.state.kept.refresh(m.clock.now_us, m.clock.now_us)
     reporter = Reporter(m.state)
-    reporter.note(view.servers, m.state.kept.looked)
+    reporter.note(view.servers, m.state.kept.refreshed)
     said = reporter.take(10)
     assert [r.numbers["tablets_max"] for k, r in sorted(said.items()) if k.startswith("server:") and r] == [1] * 4
     assert all(schemas.decode("report", schemas.encode_record(r))["numbers"] == r.numbers for r in said.values() if r)

@@ -185,7 +185,7 @@ def test_request_about_one_server_walks_over_no_tablets_of_others(monkeypatch: p
         return items(catalog, kind, within)
 
     async def scene(w: MasterWorld) -> None:
-        await w.master.look()
+        await w.master.refresh_views()
         w.master.soft.tablets = Unwalked(w.master.soft.tablets)
         monkeypatch.setattr(Catalog, "items", unwalked)
         await w.done("RetireServer", pb.RetireServerRequest(server_uuid=S[3], seen_changes=0))

@@ -345,5 +345,5 @@ def test_tick_that_looked_at_many_tablets_is_followed_by_a_longer_pause(looks: i
     assert pause_s(500, looks) == expected_s
     m = Masters()
     reconciler = Reconciler(m.state)
-    m.state.kept.looks += looks
+    m.state.kept.refreshes += looks
     assert [reconciler.next_in_s(), reconciler.next_in_s()] == [expected_s, 0.5]

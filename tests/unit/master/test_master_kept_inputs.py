@@ -91,9 +91,9 @@ def reported(servers: int, tablets: int) -> tuple[World, dict[str, list[Reported
 
 def visited(world: World) -> set[str]:
     """The tablets that the next look visits."""
-    world.kept.looked = set()
-    assert world.kept.look(world.now_us, world.wall_us)
-    return world.kept.looked
+    world.kept.refreshed = set()
+    assert world.kept.refresh(world.now_us, world.wall_us)
+    return world.kept.refreshed
 
 
 @pytest.mark.parametrize(("servers", "tablets"), [(6, 60), (20, 1000)])

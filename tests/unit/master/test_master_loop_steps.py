@@ -13,7 +13,7 @@ from nyala.replica.master.catalog.records import TABLE, TABLET, Table, Tablet, w
 from nyala.replica.master.catalog.tables import table_record
 from nyala.replica.master.requests.conversions import checked_table
 from nyala.replica.master.tablets.descriptions import Descriptions, encoded_for_servers
-from nyala.replica.master.tablets.kept_view import LOOKS_PER_STEP
+from nyala.replica.master.tablets.kept_view import REFRESHES_PER_STEP
 from nyala.replica.master.tablets.order_batch import CREATIONS_MAX
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import checked_request, pb
@@ -123,7 +123,7 @@ def test_tables_of_the_most_tablets_are_no_long_step_of_the_loop(replicas: int) 
             assert max(steps) <= limits.REQUEST_STEPS, sorted(steps)[-3:]
             world.clock.now_us += 100_000_000
             await world.report()
-            await world.master.look()
+            await world.master.refresh_views()
             for method, request in (
                 ("ReplaceTablets", pb.ReplaceTabletsRequest(tablet_ids=[t.tablet_id for t in made.tablets])),
                 ("DropTable", pb.TableRequest(name="big")),
@@ -337,20 +337,20 @@ def test_requests_after_thousands_of_changes_are_no_long_step_of_the_loop(
         await world.begin()
         try:
             kept, looks = world.master.kept, [0]
-            look = kept.look
+            look = kept.refresh
 
             def counted(mono_us: int, wall_us: int, most: int | None = None) -> bool:
-                before = kept.looks
+                before = kept.refreshes
                 done = look(mono_us, wall_us, most)
-                looks.append(kept.looks - before)
+                looks.append(kept.refreshes - before)
                 return done
 
-            for n in range(2 * LOOKS_PER_STEP + 1):
+            for n in range(2 * REFRESHES_PER_STEP + 1):
                 tablet = Tablet(table_id="t", bucket=0, range_pos=0, members=(Member(S[0], (where(S[0]),)),))
                 world.group.catalog._put(f"{TABLET}n{n}", write(tablet), tablet, 0)
-            kept.look = counted  # type: ignore[method-assign]
+            kept.refresh = counted  # type: ignore[method-assign]
             await world.call("MasterService", method, request_of(world))
-            assert sum(looks) > 2 * LOOKS_PER_STEP and max(looks) == LOOKS_PER_STEP
+            assert sum(looks) > 2 * REFRESHES_PER_STEP and max(looks) == REFRESHES_PER_STEP
         finally:
             await world.end()
 

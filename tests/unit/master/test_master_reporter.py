@@ -38,8 +38,8 @@ class Told:
 
     def call(self) -> dict[str, Report | None]:
         kept = self.m.state.kept
-        kept.look(self.m.clock.now_us, self.m.clock.now_us)
-        looked, kept.looked = kept.looked, set()
+        kept.refresh(self.m.clock.now_us, self.m.clock.now_us)
+        looked, kept.refreshed = kept.refreshed, set()
         self.reporter.note(self.m.state.servers(), looked)
         found = self.reporter.take(BUDGET)
         assert len(found) <= BUDGET
@@ -170,8 +170,8 @@ class Large(Told):
         """One tick of the reconciler, so long after the last one."""
         self.m.clock.now_us += after_us
         kept = self.m.state.kept
-        kept.look(self.m.clock.now_us, self.m.clock.now_us)
-        looked, kept.looked = kept.looked, set()
+        kept.refresh(self.m.clock.now_us, self.m.clock.now_us)
+        looked, kept.refreshed = kept.refreshed, set()
         self.reporter.note(self.m.state.servers(), looked)
         found: dict[str, Report | None] = {}
         for most in slices_of(self.reporter.allowance(), 0):
@@ -228,8 +228,8 @@ def test_a_change_comes_before_old_records_and_those_before_sizes() -> None:
     told.hear(S[1], third, rows=7)
     told.hear(S[2], second, data_state=DataState.COPYING)
     kept = told.m.state.kept
-    kept.look(told.m.clock.now_us, told.m.clock.now_us)
-    told.reporter.note(told.m.state.servers(), kept.looked)
+    kept.refresh(told.m.clock.now_us, told.m.clock.now_us)
+    told.reporter.note(told.m.state.servers(), kept.refreshed)
     keys = [key for _ in range(9) for key in told.reporter.take(1)]
     assert keys == [*(f"server:{u}" for u in S[:4]), second, first, third]
 
