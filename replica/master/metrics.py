@@ -44,7 +44,7 @@ class Metrics(Exporter):
             ("nyala_master_catalog_bytes_max", "Above these nothing may be added", limits.CATALOG_BYTES_MAX),
         ):
             yield GaugeMetricFamily(name, what, value=value)
-        looks = "Tablets that were looked at, because something of them may have changed"
+        looks = "Views of tablets that were refreshed, because something of them may have changed"
         yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=self._state.kept.refreshes)
         refused = "Ticks in which no decision was made, because one of their changes was refused"
         yield CounterMetricFamily("nyala_master_ticks_refused", refused, value=self._state.ticks_refused)

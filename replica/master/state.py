@@ -138,15 +138,15 @@ class MasterState:
         return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
 
     async def refresh_views(self) -> None:
-        """Look at all tablets that may have changed, a bounded number in each step of the loop."""
+        """Refresh the views of all tablets that may have changed, a bounded number in each step of the loop."""
         while True:
             if self.kept.refresh(self.mono_us, self.clock.wall_us(), REFRESHES_PER_STEP):
                 return
             await asyncio.sleep(0)
 
     def replica_load(self) -> dict[str, int]:
-        """Replicas per server: the reported ones, and those that new tablets will get. After `look`, little is left to
-        be looked at."""
+        """Replicas per server: the reported ones, and those that new tablets will get. After `refresh_views`,
+        little is left to be refreshed."""
         self.kept.refresh(self.mono_us, self.clock.wall_us())
         return self.kept.replica_load()
 

@@ -50,10 +50,10 @@ PAUSE_S_MAX = 2.0
 
 
 def pause_s(policy_ms: int, refreshes: int) -> float:
-    """The seconds until the next tick, after one that looked at so many tablets. Pure.
+    """The seconds until the next tick, after one that refreshed the views of so many tablets. Pure.
 
-    In the beginning of a leadership, the reports of all servers touch each tablet several times. Seldom ticks look at
-    it less often, and leave the time to the reports.
+    In the beginning of a leadership, the reports of all servers touch each tablet several times. Rarer ticks
+    refresh its view less often, and leave the time to the reports.
     """
     return max(policy_ms / 1000, min(refreshes / REFRESHES_PER_S, PAUSE_S_MAX))
 
@@ -91,7 +91,7 @@ class Reconciler:
     def __init__(self, state: MasterState) -> None:
         self._state = state
         self._refreshes = 0
-        """How many tablets had been looked at before the last pause."""
+        """How many views had been refreshed before the last pause."""
         self._versions = Versions()
         self._sinks: list[DecisionSink] = []
         self._term = -1
@@ -100,14 +100,14 @@ class Reconciler:
         """The tablets that were logged because the catalog cannot hold their records."""
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[Sequence[ServerView], Set[str]], Awaitable[None]] | None = None
-        """Awaited in each tick with all servers, and with the tablets that were looked at since the last call."""
+        """Awaited in each tick, with all servers, and the tablets whose views were refreshed since the last call."""
 
     def add_sink(self, publish: Publish, connection: Callable[[], int] = lambda: 1) -> None:
         """Add a sink. `connection`: the number of its present connection; 0: none, and then nothing is queued."""
         self._sinks.append(DecisionSink(SentDecisions(self._state.options, self._versions), publish, connection))
 
     def next_in_s(self) -> float:
-        """The seconds until the next tick, by the tablets that were looked at since the last call."""
+        """The seconds until the next tick, by the views that were refreshed since the last call."""
         refreshed, self._refreshes = self._state.kept.refreshes - self._refreshes, self._state.kept.refreshes
         return pause_s(self._state.options.policy_ms, refreshed)
 

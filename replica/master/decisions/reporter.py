@@ -104,8 +104,8 @@ class Reporter:
         return count
 
     def note(self, servers: Sequence[ServerView], refreshed: Set[str]) -> None:
-        """Note which servers and tablets may have news. `refreshed`: the tablets that were looked at since the last
-        call.
+        """Note which servers and tablets may have news. `refreshed`: the tablets whose views were
+        refreshed since the last call.
 
         Only the first call after `forget` walks over all tablets."""
         now_us, kept = self._state.mono_us, self._state.kept

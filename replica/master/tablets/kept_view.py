@@ -1,4 +1,4 @@
-"""The policy's view of all tablets, kept from tick to tick: a look computes only the views that may have changed."""
+"""The policy's view of all tablets, kept from tick to tick: a refresh computes only the views that may have changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..options import MasterOptions
 from .view import changes_at, in_maintenance, retired_servers, standing_of, tablet_view
 
 REFRESHES_PER_STEP = 150
-"""The most tablets that are looked at in one step of the loop: some 60 calls of functions each."""
+"""The most tablets whose views are refreshed in one step of the loop: some 60 calls of functions each."""
 
 
 def is_later(tablet: Tablet, config: RaftConfig | None) -> bool:
@@ -27,10 +27,10 @@ def is_later(tablet: Tablet, config: RaftConfig | None) -> bool:
 
 
 class KeptView:
-    """The views of all tablets as of the last look, and lists of those that something is to be done about.
+    """The views of all tablets as of the last refresh, and lists of those that something is to be done about.
 
-    A tablet is looked at again if its records change, if a report of it changes, if a server of its config changes its
-    standing, or at a time that the last look computed. After a look that is complete, each view is the one that
+    A view is refreshed if the tablet's records change, if a report of it changes, if a server of its config changes its
+    standing, or at a time that the last refresh computed. After a refresh that is complete, each view is the one that
     `tablet_view` returns at that time. Concurrency: the loop's thread.
     """
 
@@ -44,7 +44,7 @@ class KeptView:
         """`proven(tablet)`: the config that was proven last."""
         self._catalog, self._soft, self._proven, self._options = catalog, soft, proven, options
         self.refreshes = 0
-        """The tablets that were looked at so far."""
+        """The number of views that were refreshed so far."""
         self._touched: set[str] | None = None
         self._begin()
 
@@ -60,7 +60,7 @@ class KeptView:
         self.unheard: set[str] = set()
         """The formed tablets of which no member has reported a config in this leadership."""
         self.refreshed: set[str] = set()
-        """The tablets that were looked at, until another one empties the set."""
+        """The tablets whose views were refreshed, until a caller empties the set."""
         self._placed: Counter[str] = Counter()
         self._placed_of: dict[str, tuple[str, ...]] = {}
         self._of_server: dict[str, set[str]] = {}
@@ -71,11 +71,11 @@ class KeptView:
         """By tablet, the earliest of its times."""
         self._due: set[str] = set()
         self._number_of: dict[str, int] = {}
-        """By tablet, the number of its last look."""
+        """By tablet, the number of its last refresh."""
         self._gathered_us = -1
 
     def refresh(self, mono_us: int, wall_us: int, most: int | None = None) -> bool:
-        """Look at the tablets that may have changed, at most `most` of them; returns whether all were looked at."""
+        """Refresh the views of the tablets that may have changed, `most` at most; returns whether all are fresh."""
         catalog = self._catalog()
         draining, works = retired_servers(catalog), in_maintenance(catalog, wall_us)
         self._gather(mono_us, draining, works)
@@ -133,7 +133,7 @@ class KeptView:
         self._place(tablet_id, record)
 
     def _look_again_at(self, tablet_id: str, at: int | None) -> None:
-        """Look at the tablet at that time too, if an earlier look does not compute the time anew."""
+        """Refresh the view at that time too, if an earlier refresh does not compute the time anew."""
         known = self._time_of.get(tablet_id)
         if at is not None and (known is None or at < known):
             self._time_of[tablet_id] = at
@@ -163,14 +163,14 @@ class KeptView:
         return record.formed and not record.dropped and (state is None or state.config is None)
 
     def unreported(self) -> int:
-        """The number of formed tablets of which no member has reported a config in this leadership. One that is to be
-        looked at again counts, so it is never too low."""
-        if self._soft().touched is not self._touched:  # another leadership, of which nothing was looked at
+        """The number of formed tablets of which no member has reported a config in this leadership. One whose view
+        is to be refreshed counts, so it is never too low."""
+        if self._soft().touched is not self._touched:  # another leadership, of which no view was computed
             return self._catalog().count(TABLET)
         return len(self.unheard | self._due)
 
     def formed(self) -> int:
-        """The number of formed tablets that were not dropped, as of the last look."""
+        """The number of formed tablets that were not dropped, as of the last refresh."""
         return len(self.tablets) + len(self.unheard)
 
     def replica_load(self) -> dict[str, int]:
@@ -182,7 +182,7 @@ class KeptView:
         return Counter({uuid: len(tablets) for uuid, tablets in self._of_server.items()})
 
     def number(self, tablet_id: str, mono_us: int) -> int | None:
-        """The number of the tablet's last look, if that would find now what it found; None if it might not."""
+        """The number of the tablet's last refresh, if one would find the same now; None if it might not."""
         soft, view = self._soft(), self.tablets.get(tablet_id)
         if view is None or not self.stand({tablet_id: self._number_of[tablet_id]}, mono_us):
             return None
@@ -193,7 +193,7 @@ class KeptView:
         return self._number_of[tablet_id] if same else None
 
     def stand(self, numbers: Mapping[str, int], mono_us: int) -> bool:
-        """Whether nothing is known to have changed of tablets since the looks of these numbers. A server that falls
+        """Whether nothing is known to have changed of tablets since the refreshes of these numbers. A server that falls
         silent and a time that comes are noticed within two ticks."""
         touched = self._soft().touched
         recent = mono_us - self._gathered_us <= 2_000 * self._options.policy_ms

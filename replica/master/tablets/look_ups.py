@@ -24,7 +24,7 @@ class Part:
     framed: bytes
     made_of: tuple[Table, Tablet, DesiredChange | None]
     number: int | None
-    """The number of the look that it agrees with (`KeptView.number`); None: it may have changed already."""
+    """The number of the refresh that it agrees with (`KeptView.number`); None: it may have changed already."""
 
     def ByteSize(self) -> int:
         """Its bytes on the wire."""
@@ -35,7 +35,7 @@ class Part:
 class _Page:
     version: int
     numbers: dict[str, int]
-    """The looks of its tablets; of fewer than all if some may have changed already."""
+    """The refreshes of its tablets; of fewer than all if some may have changed already."""
     parts: dict[str, Part]
     answer: bytes
 
