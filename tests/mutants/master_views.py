@@ -458,7 +458,7 @@ MUTANTS = (
         name="times of one tablet pile up",
         test=f"{KEPT_INPUTS}::test_one_time_is_kept_of_each_tablet_however_often_it_is_looked_at",
         file="replica/master/tablets/kept_view.py",
-        function="KeptView._look_again_at",
+        function="KeptView._refresh_at",
         before="if at is not None and (known is None or at < known):",
         after="if at is not None:",
     ),

@@ -125,14 +125,14 @@ class KeptView:
         _move(tablet_id, _members(before), _members(view), self._of_server)
         if view is not None:
             self.tablets[tablet_id] = view
-            self._look_again_at(tablet_id, changes_at(soft, view, self._options, mono_us))
+            self._refresh_at(tablet_id, changes_at(soft, view, self._options, mono_us))
         _keep(self.busy, tablet_id, view is not None and not is_at_rest(view, draining))
         _keep(self.unwell, tablet_id, view is not None and bool(view.damaged or view.unmade))
         _keep(self.unrecorded, tablet_id, record is not None and self._is_unrecorded(tablet_id, record))
         _keep(self.unheard, tablet_id, record is not None and self._is_unreported(tablet_id, record))
         self._place(tablet_id, record)
 
-    def _look_again_at(self, tablet_id: str, at: int | None) -> None:
+    def _refresh_at(self, tablet_id: str, at: int | None) -> None:
         """Refresh the view at that time too, if an earlier refresh does not compute the time anew."""
         known = self._time_of.get(tablet_id)
         if at is not None and (known is None or at < known):
