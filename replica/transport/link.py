@@ -84,9 +84,9 @@ async def open_link(
     options: PeerOptions,
     link: Link,
     takeover: int = 0,
-    process: int = 0,
+    link_number: int = 0,
 ) -> None:
-    """Connect `link` to the server `dest_uuid` at `target`. `process`: the number for that receiver.
+    """Connect `link` to the server `dest_uuid` at `target`. `link_number`: the one for that receiver.
 
     grpc.aio.AioRpcError, OSError or TimeoutError if no server answers; Refused INVALID_NAME if another server answers,
     and CORRUPTION if the answer is none that a server sends.
@@ -101,7 +101,7 @@ async def open_link(
                     dest_uuid=dest_uuid,
                     from_address=address_to_pb(own_address),
                     takeover=takeover,
-                    process=process,
+                    process=link_number,
                 )
             )
         refusal: Refused | None = error_from_pb(check_reply(reply, "the server at the link's address").error)

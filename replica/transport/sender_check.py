@@ -36,7 +36,7 @@ class Answer(Enum):
     ABSENT = 3
 
 
-async def ask(own_uuid: str, uuid: str, address: Address, process: int) -> Answer:
+async def ask(own_uuid: str, uuid: str, address: Address, link_number: int) -> Answer:
     """Whether the process of server `uuid` at `address` opens its links to `own_uuid` with that number. Never raises.
 
     A process of 0.2.0 does not know the call, and sends no number. For such a one it is enough that it is there.
@@ -44,12 +44,12 @@ async def ask(own_uuid: str, uuid: str, address: Address, process: int) -> Answe
     try:
         async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS) as channel:
             stub = pb_grpc.PeerServiceStub(channel)
-            request = pb.ProcessRequest(dest_uuid=uuid, from_uuid=own_uuid, process=process)
+            request = pb.ProcessRequest(dest_uuid=uuid, from_uuid=own_uuid, process=link_number)
             try:
                 reply = check_reply(await stub.IsProcess(request, timeout=ASK_TIMEOUT_S), "the server")
                 if reply.error.code:
                     return Answer.ABSENT
-                return Answer.SAME if reply.same and process else Answer.OTHER
+                return Answer.SAME if reply.same and link_number else Answer.OTHER
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     raise
@@ -57,7 +57,7 @@ async def ask(own_uuid: str, uuid: str, address: Address, process: int) -> Answe
             refused = check_reply(await stub.OpenLink(there, timeout=ASK_TIMEOUT_S), "the server").error.code
             if refused == Code.INVALID_NAME:
                 return Answer.ABSENT
-            return Answer.OTHER if process else Answer.SAME
+            return Answer.OTHER if link_number else Answer.SAME
     except Refused:
         return Answer.ABSENT
 
@@ -89,10 +89,10 @@ class SenderCheck:
         self._told = tuple(told)
         self._calls = CallsInFlight(CallBounds(limits.LINK_CALLS_MAX, limits.LINK_CALLS_PER_HOST_MAX))
 
-    async def is_member(self, uuid: str, process: int, address: Address | None, host: str) -> bool:
+    async def is_member(self, uuid: str, link_number: int, address: Address | None, host: str) -> bool:
         """Whether the sender, which calls from `host`, is the member `uuid`; its address is learned if it is.
 
-        `process`: the number of its request. `address`: the one that it gives.
+        `link_number`: that of its request. `address`: the one that it gives.
         """
         sources = self._network.trusted(uuid)
         if not sources and not self._network.knows(uuid):
@@ -104,18 +104,18 @@ class SenderCheck:
         except Refused:
             return False
         try:
-            answers = await asyncio.gather(*(self._ask(uuid, places, process) for places in sources))
+            answers = await asyncio.gather(*(self._ask(uuid, places, link_number) for places in sources))
             if not is_proven(answers):
                 return False
             known = {place for places in sources for place in places}
             if address is not None and (
-                address in known or await ask(self._uuid, uuid, address, process) is Answer.SAME
+                address in known or await ask(self._uuid, uuid, address, link_number) is Answer.SAME
             ):
                 self._network.learn(uuid, (address,))
             return True
         finally:
             call.end()
 
-    async def _ask(self, uuid: str, places: Sequence[Address], process: int) -> list[Answer]:
-        asked = (ask(self._uuid, uuid, at, process) for at in places[: limits.SERVER_ADDRESSES_MAX])
+    async def _ask(self, uuid: str, places: Sequence[Address], link_number: int) -> list[Answer]:
+        asked = (ask(self._uuid, uuid, at, link_number) for at in places[: limits.SERVER_ADDRESSES_MAX])
         return await asyncio.gather(*asked)

@@ -357,8 +357,8 @@ MUTANTS = (
         ),
         file="replica/transport/sender_check.py",
         function="SenderCheck.is_member",
-        before="address in known or await ask(self._uuid, uuid, address, process) is Answer.SAME",
-        after="address in known or await ask(self._uuid, uuid, address, process) is not None",
+        before="address in known or await ask(self._uuid, uuid, address, link_number) is Answer.SAME",
+        after="address in known or await ask(self._uuid, uuid, address, link_number) is not None",
     ),
     Mutant(
         name="a former build may have any number",
@@ -366,7 +366,7 @@ MUTANTS = (
         test=("tests/unit/transport/test_transport_senders.py::test_server_of_the_former_build_is_proven_by_its_uuid"),
         file="replica/transport/sender_check.py",
         function="ask",
-        before="return Answer.OTHER if process else Answer.SAME",
+        before="return Answer.OTHER if link_number else Answer.SAME",
         after="return Answer.SAME",
     ),
     Mutant(
