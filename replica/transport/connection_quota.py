@@ -36,11 +36,11 @@ class Bounds:
     bytes_per_address_max: int
 
 
-UNPROVEN = Bounds(
-    connections_max=limits.CONNECTIONS_UNPROVEN_MAX,
-    connections_per_address_max=limits.CONNECTIONS_UNPROVEN_MAX,
-    bytes_max=limits.CONNECTIONS_UNPROVEN_MAX * 64,
-    bytes_per_address_max=limits.CONNECTIONS_UNPROVEN_MAX * 64,
+WITHOUT_TICKET = Bounds(
+    connections_max=limits.CONNECTIONS_WITHOUT_TICKET_MAX,
+    connections_per_address_max=limits.CONNECTIONS_WITHOUT_TICKET_MAX,
+    bytes_max=limits.CONNECTIONS_WITHOUT_TICKET_MAX * 64,
+    bytes_per_address_max=limits.CONNECTIONS_WITHOUT_TICKET_MAX * 64,
 )
 SERVERS = Bounds(
     connections_max=limits.LINKS_OF_SERVERS_MAX,

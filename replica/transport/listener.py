@@ -16,7 +16,7 @@ from typing import NamedTuple
 from nyala.replica.rpc import accept_on, counted_host, set_keep_alive
 from nyala.replica.types import limits
 
-from .connection_quota import SERVERS, STRANGERS, UNPROVEN, ConnectionQuota
+from .connection_quota import SERVERS, STRANGERS, WITHOUT_TICKET, ConnectionQuota
 from .frame_reader import Arrivals, FrameReader
 from .microtasks import MicrotaskQueue
 from .options import PeerOptions
@@ -73,8 +73,8 @@ class Listener:
         """The valid tickets, in the order in which they were made."""
         self._of_hosts: dict[str, dict[bytes, None]] = {}
         """The valid tickets by host."""
-        self.unproven = ConnectionQuota(UNPROVEN, now_s)
-        self._unproven_until: dict[_Incoming, float] = {}
+        self.without_ticket = ConnectionQuota(WITHOUT_TICKET, now_s)
+        self._ticket_deadlines: dict[_Incoming, float] = {}
         """The connections without a ticket, in the order of their arrival, with their deadlines."""
         self.servers = ConnectionQuota(SERVERS, now_s)
         self.strangers = ConnectionQuota(STRANGERS, now_s)
@@ -125,7 +125,7 @@ class Listener:
             self._looking.cancel()
         if self._server is not None:
             self._server.close()
-        for incoming in (*self._unproven_until, *self._links.values(), *self._unknown):
+        for incoming in (*self._ticket_deadlines, *self._links.values(), *self._unknown):
             incoming.abort()
         if self._server is not None:
             await self._server.wait_closed()
@@ -133,19 +133,19 @@ class Listener:
     @property
     def connections(self) -> int:
         """The number of open connections of the port that were not passed on."""
-        return len(self.unproven) + len(self.servers) + len(self.strangers)
+        return len(self.without_ticket) + len(self.servers) + len(self.strangers)
 
     @property
     def begun_bytes(self) -> int:
         """The memory of frames that are begun."""
-        return self.unproven.bytes + self.servers.bytes + self.strangers.bytes
+        return self.without_ticket.bytes + self.servers.bytes + self.strangers.bytes
 
     def _look_later(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     def _look(self) -> None:
         now_s = self._now_s()
-        for incoming in [i for i, until_s in self._unproven_until.items() if until_s <= now_s]:
+        for incoming in [i for i, until_s in self._ticket_deadlines.items() if until_s <= now_s]:
             incoming.fail(ConnectionError("it showed no ticket in time"))
         for quota in (self.servers, self.strangers):
             quota.end_overdue()
@@ -167,19 +167,19 @@ class Listener:
 
     def accepted(self, incoming: _Incoming, address: str) -> None:
         """Note a connection without a ticket."""
-        incoming.address, incoming.quota = address, self.unproven
-        self._unproven_until[incoming] = self._now_s() + self._options.connect_timeout_ms / 1000
-        self.unproven.add(incoming, address)
+        incoming.address, incoming.quota = address, self.without_ticket
+        self._ticket_deadlines[incoming] = self._now_s() + self._options.connect_timeout_ms / 1000
+        self.without_ticket.add(incoming, address)
 
-    def prove(self, incoming: _Incoming, ticket: bytes) -> str | ConnectionHandler | None:
+    def use_ticket(self, incoming: _Incoming, ticket: bytes) -> str | ConnectionHandler | None:
         """The server that asked for the ticket of a link, or the handler of the connection; None if the ticket is not
         valid. A ticket does not prove its server's identity."""
         found = self._take_back(ticket)
         if found is None or found.until_s <= self._now_s():
             return None
         use = found.use
-        self._unproven_until.pop(incoming, None)
-        self.unproven.remove(incoming)
+        self._ticket_deadlines.pop(incoming, None)
+        self.without_ticket.remove(incoming)
         incoming.quota = None
         if isinstance(use, str):
             incoming.proven, incoming.quota = found.proven, self.servers if found.proven else self.strangers
@@ -198,7 +198,7 @@ class Listener:
 
     def gone(self, incoming: _Incoming) -> None:
         """Note that a connection has ended."""
-        self._unproven_until.pop(incoming, None)
+        self._ticket_deadlines.pop(incoming, None)
         self._unknown.pop(incoming, None)
         if incoming.sender is not None and self._links.get(incoming.sender) is incoming:
             del self._links[incoming.sender]
@@ -243,7 +243,7 @@ class _Incoming(FrameReader):
             if not self._listener.take(self.sender, body, self.proven):
                 self.abort()
             return
-        use = self._listener.prove(self, body)
+        use = self._listener.use_ticket(self, body)
         if use is None:
             self.fail(ValueError("its first frame is no ticket that was given out"))
         elif isinstance(use, str):

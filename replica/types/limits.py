@@ -110,7 +110,7 @@ HOST_CHARS_MAX = 255
 """Bounds a host name in an address: DNS has no longer one."""
 PEER_QUEUE_BYTES_MAX = 64 << 20
 
-CONNECTIONS_UNPROVEN_MAX = 256
+CONNECTIONS_WITHOUT_TICKET_MAX = 256
 """Bounds the connections to the links' port that have not shown their ticket. A server shows it a round trip after it
 connects, so there is time enough even at a thousand new ones a second. Beyond the bound the oldest connection of the
 address with the most is closed."""

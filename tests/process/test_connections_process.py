@@ -107,7 +107,7 @@ def test_thousands_of_connections_take_little_memory_and_stop_no_write(cluster: 
     print(
         f"before {before_mb:.0f} MB, at most {most_mb:.0f} MB and {most_files} files, after {memory_mb(leader):.0f} MB"
     )
-    bound = limits.LINKS_OF_CLIENTS_MAX + limits.GRPC_CONNECTIONS_MAX + limits.CONNECTIONS_UNPROVEN_MAX
+    bound = limits.LINKS_OF_CLIENTS_MAX + limits.GRPC_CONNECTIONS_MAX + limits.CONNECTIONS_WITHOUT_TICKET_MAX
     assert most_files < before_files + bound + 100
     assert most_mb - before_mb < GROWTH_MB_MAX + limits.LINKS_OF_CLIENTS_BYTES_MAX / 2**20
     assert memory_mb(leader) - before_mb < GROWTH_MB_MAX

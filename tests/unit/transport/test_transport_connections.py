@@ -161,7 +161,7 @@ def test_host_that_asks_for_too_many_tickets_loses_its_own() -> None:
 
         def good(ticket: bytes) -> bool:
             links.accepted(connection, "x")
-            return links.prove(connection, ticket) is not None
+            return links.use_ticket(connection, ticket) is not None
 
         assert [good(t) for t in honest] == [True] * 7 and not any(good(t) for t in honest)
         left = _TICKETS_MAX - len(honest)
@@ -185,8 +185,8 @@ def test_closed_link_is_free_at_once() -> None:
         _, proven = await asyncio.open_connection("127.0.0.1", links.port)
         proven.write(frame(links.ticket("a" * 32, "h")) + begins)
         _, silent = await asyncio.open_connection("127.0.0.1", links.port)
-        await until(lambda: links.begun_bytes >= 50_000 and len(links.unproven) == 1, "it has come to that")
-        refs = [weakref.ref(c) for share in (links.servers, links.unproven) for c in share.connections]
+        await until(lambda: links.begun_bytes >= 50_000 and len(links.without_ticket) == 1, "it has come to that")
+        refs = [weakref.ref(c) for share in (links.servers, links.without_ticket) for c in share.connections]
         assert len(refs) == 2 and isinstance(refs[0](), _Incoming)
         for writer in (proven, silent):
             writer.close()
@@ -267,15 +267,15 @@ def test_flood_of_silent_connections_keeps_no_server_out() -> None:
 
         first = await open_link("a")
         await until(lambda: len(links.servers) == 1, "it has come to that")
-        for _ in range(limits.CONNECTIONS_UNPROVEN_MAX + 40):
+        for _ in range(limits.CONNECTIONS_WITHOUT_TICKET_MAX + 40):
             writers.append((await asyncio.open_connection("127.0.0.1", links.port))[1])
         for number in range(limits.LINKS_OF_STRANGERS_MAX + 10):
             await open_link(f"stranger {number}")
             await until(
                 lambda number=number: len(links.strangers) + links.strangers.ended > number, "it has come to that"
             )
-        await until(lambda: links.strangers.ended == 10 and links.unproven.ended >= 40, "it has come to that")
-        assert len(links.unproven) <= limits.CONNECTIONS_UNPROVEN_MAX
+        await until(lambda: links.strangers.ended == 10 and links.without_ticket.ended >= 40, "it has come to that")
+        assert len(links.without_ticket) <= limits.CONNECTIONS_WITHOUT_TICKET_MAX
         assert len(links.strangers) == limits.LINKS_OF_STRANGERS_MAX
         second = await open_link("b")
         for writer in (first, second):
