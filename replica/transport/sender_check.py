@@ -37,9 +37,10 @@ class Answer(Enum):
 
 
 async def ask(own_uuid: str, uuid: str, address: Address, link_number: int) -> Answer:
-    """Whether the process of server `uuid` at `address` opens its links to `own_uuid` with that number. Never raises.
+    """Whether the process of server `uuid` at `address` opens its links to `own_uuid` with that link number.
+    Never raises.
 
-    A process of 0.2.0 does not know the call, and sends no number. For such a one it is enough that it is there.
+    A process of 0.2.0 does not know the call, and sends no link number. It only has to be there.
     """
     try:
         async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS) as channel:
