@@ -194,7 +194,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         function="MemStore.__init__",
         before="self._aliases = False",
         after="self._aliases = True",
-        reason="The natural hashes are computed again then, and are the same.",
+        reason="The hashes are computed again then, and are the same.",
     ),
     Equivalent(
         file="replica/tablet/memstore.py",
@@ -275,7 +275,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         file="replica/tablet/memstore.py",
-        function="MemStore.natural_hashes_of",
+        function="MemStore.rotated_hashes_of",
         before="if self._aliases:",
         after="if True:",
         reason="The hashes are computed again, and are the same.",
@@ -473,7 +473,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         file="replica/tablet/resolve.py",
         function="_check_sizes",
         before="total = sum(int(o[-1]) - int(o[0]) for o in offsets.values())",
-        after="total = sum((int(o[-1]) + int(o[0]) for o in offsets.values()))",
+        after="total = sum(int(o[-1]) + int(o[0]) for o in offsets.values())",
         reason="A higher total only lets more batches be looked at.",
     ),
     Equivalent(

@@ -1534,7 +1534,7 @@ MUTANTS = (
         ),
         file="replica/tablet/tablet.py",
         function="Tablet.scan",
-        before="if len(set(names)) != len(names):",
+        before="if names is not None and len(set(names)) != len(names):",
         after="if len(set(names)) != len(names) and len(names) > 2:",
     ),
     Mutant(

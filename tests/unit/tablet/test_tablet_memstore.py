@@ -113,8 +113,8 @@ def test_natural_hash_of_a_row_is_that_of_its_key_whatever_it_is_found_by() -> N
     for (k, k2), h in zip(keys, natural, strict=True):
         add(store, PAIR_SCHEMA, [{"k": k, "k2": k2, "v": 1, "s": "text", "r": 1}], [h])
     assert store.hashes[:4].tolist() != natural, "two of them are found by another hash"
-    assert store.natural_hashes_of(np.array([3, 1, 2])).tolist() == [natural[3], natural[1], natural[2]]
-    assert store.natural_hashes_of(slice(0, 4)).tolist() == natural
+    assert store.rotated_hashes_of(np.array([3, 1, 2])).tolist() == [natural[3], natural[1], natural[2]]
+    assert store.rotated_hashes_of(slice(0, 4)).tolist() == natural
 
 
 def test_room_is_doubled_when_it_is_needed() -> None:
