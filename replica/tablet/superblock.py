@@ -170,11 +170,12 @@ class Superblock:
         Raises DiskFailure if the folder is gone: it is never made here, because the next start must notice that it is
         lost.
 
-        `over`: the record in force, if it is in memory. It stands for the one on disk if that is missing or damaged,
-        because damage must not lose what replaces it. Without it, Corruption is raised for a damaged record.
+        `over`: the record in force, if it is in memory. It stands for the one on disk, which may be missing, damaged or
+        of an earlier time: that must not lose what replaces it. Without it, Corruption is raised for a damaged record.
         """
+        previous: Superblock | None = over
         if over is not None:
-            previous: Superblock | None = _recorded(disk, over) or over
+            _is_recorded(disk, over)
         else:
             previous = Superblock.load(disk, self.tablet_id) if disk.exists(self.path) else None
         before = previous.data_state if previous else DataState.DOES_NOT_EXIST
@@ -217,15 +218,16 @@ class Superblock:
         return result
 
     def repair(self, disk: Disk) -> bool:
-        """Write the record again if it is missing or damaged; returns whether it was.
+        """Write the record again if it is missing, damaged or another one; returns whether it was.
 
-        Call it for the record in force, which is in memory, while no other one can be saved. A later build's record is
-        left alone, and a folder that is gone is not made, because a start must notice that it is lost.
+        Call it for the record in force, which is in memory, while no other one can be saved. A readable record that
+        differs is of an earlier time: it names merged blocks, and entries that the log has no more. A later build's
+        record is left alone, and a folder that is gone is not made, because a start must notice that it is lost.
         """
         if not disk.exists(FOLDER):
             return False
         try:
-            if _recorded(disk, self) is not None:
+            if _is_recorded(disk, self):
                 return False
         except LaterFormat:
             return False
@@ -295,21 +297,28 @@ class Superblock:
         )
 
 
-def _recorded(disk: Disk, over: Superblock) -> Superblock | None:
-    """The record on disk; None, and a line in the process's log, if it is missing or damaged. LaterFormat as in `load`;
-    Refused if a resource is exhausted. `over`: the record in memory; one that was never flushed may have no file yet.
+def _is_recorded(disk: Disk, record: Superblock) -> bool:
+    """Whether the disk has this record, which is in force. If not, a line in the process's log says why. LaterFormat as
+    in `load`; Refused if a resource is exhausted.
+
+    A record that was never flushed may have no file yet. The history horizon may be higher in memory.
     """
     try:
-        return Superblock.load(disk, over.tablet_id)
+        found = Superblock.load(disk, record.tablet_id)
+        if replace(found, history_horizon=record.history_horizon).encode() == record.encode():
+            return True
+        why: object = f"{record.path} has another record, which ends at {found.flush_opid} and not {record.flush_opid}"
     except LaterFormat:
         raise
     except (Corruption, DiskFailure, Refused) as error:
         if isinstance(error, Refused) and error.code is not Code.TABLET_NOT_FOUND:
             raise
-        if not isinstance(error, Refused) or over.flush_opid > ZERO_OPID:
-            text = "T %s the record in memory replaces its file, nothing is lost; look at the disk: %s"
-            _log.error(text, over.tablet_id, error)
-    return None
+        if isinstance(error, Refused) and record.flush_opid == ZERO_OPID:
+            return False
+        why = error
+    text = "T %s the record in memory replaces its file, nothing is lost; look at the disk: %s"
+    _log.error(text, record.tablet_id, why)
+    return False
 
 
 def superblock_path(tablet_id: str) -> str:

@@ -625,7 +625,8 @@ class Tablet:
         return self._work.flush()
 
     def repair_superblock(self) -> bool:
-        """Write the superblock again if its file is missing or damaged; returns whether it was. Any thread."""
+        """Write the superblock again if its file is missing, damaged or another one; returns whether it was. Any
+        thread."""
         with self._contents.maintenance:
             return not self._contents.closed and self._contents.superblock.repair(self._contents.disk)
 

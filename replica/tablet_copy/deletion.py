@@ -46,14 +46,21 @@ class LastLogged(NamedTuple):
 
 
 def delete_replica(
-    disk: Disk, superblock: Superblock, last_opid: OpId, stop: Callable[[], None], *, known: bool = True
+    disk: Disk,
+    superblock: Superblock,
+    last_opid: OpId,
+    stop: Callable[[], None],
+    *,
+    known: bool = True,
+    committed: Callable[[Superblock], None] = lambda tombstone: None,
 ) -> Superblock:
     """Turn a READY or COPYING replica into a tombstone; returns the tombstone's superblock.
 
     `last_opid` is the last entry of the stopped replica's log. If it is not `known`, it is a lower bound, and the
     tombstone does not vote. For a COPYING replica, pass the OpId that its superblock kept, never the end of its partial
-    log. A tombstone is returned unchanged. Crash points `delete.1` to `delete.6` follow the steps of their numbers.
-    After DiskFailure and NO_SPACE, a second call goes on.
+    log. `committed` gets the tombstone once it is saved, also if a later step fails. A tombstone is returned unchanged.
+    Crash points `delete.1` to `delete.6` follow the steps of their numbers. After DiskFailure and NO_SPACE, a second
+    call goes on.
     """
     if superblock.data_state is DataState.DELETED:
         stop()
@@ -75,6 +82,7 @@ def delete_replica(
     except Refused:
         disk.remove_tree(quarantine)  # it was not committed; after a crash, `drop_undone_deletions` does this
         raise
+    committed(tombstone)
     disk.crash_point("delete.4")
     _log.info("T %s deleted: last logged OpId %s, data in %s", tablet_id, last_opid, quarantine)
     return redo_deletion(disk, tombstone)

@@ -75,6 +75,8 @@ class TargetCopy:
         self._wanted = self._want(own_last_opid if own_last_known else ANYTHING)
         self._merge = merge
         self._promised = promised
+        self.in_force: Superblock | None = None
+        """The record that this copy saved last; None if it saved none."""
 
     def run(self) -> Superblock:
         """Copy, and return the READY superblock. Refused or Corruption if the copy failed; then a tombstone is left."""
@@ -95,14 +97,14 @@ class TargetCopy:
             local = self._stop_and_delete(lambda last, term: self._admit(manifest, last, term))
             if local is None and lost:
                 local = write_tombstone_for_lost(disk, tablet_id, promised)
+            self.in_force = local
             if local is not None:
                 self._check_base(manifest, remote, local)
-            copying = None
             try:
                 copying = self._mark_copying(remote, local)
                 return self._copy(manifest, remote, copying, took_part=local is not None)
             except Exception as error:
-                self._back_to_deleted(error, copying)
+                self._back_to_deleted(error)
                 raise
 
     def _want(self, acknowledged: OpId) -> CopyWanted:
@@ -171,6 +173,7 @@ class TargetCopy:
             state=b"",
         )
         copying.save(disk, over=local)
+        self.in_force = copying
         disk.crash_point("copy.1")
         if disk.exists(wal_folder(tablet_id)):
             # No superblock named this log; it may hold promises, so it is moved aside and not overwritten.
@@ -200,25 +203,21 @@ class TargetCopy:
         self._progress.phase = "COPY.5"
         stayed = frozenset[str]() if copying.last_logged_known else blocks_that_stayed(disk, self._tablet_id)
         ready.save(disk, over=copying)
+        self.in_force = ready
         disk.crash_point("copy.5")
         for path in sorted(stayed):
             with suppress(FileNotFoundError, DiskFailure, Refused):  # the next start removes it
                 disk.remove(path)
         return ready
 
-    def _back_to_deleted(self, error: Exception, copying: Superblock | None) -> None:
+    def _back_to_deleted(self, error: Exception) -> None:
         """Turn a failed copy into a tombstone with the last logged OpId, and delete its blocks, which no superblock
-        names. `copying`: the record of the copy, if it was saved.
+        names.
 
         The blocks are deleted first: if they have filled the disk, the tombstone cannot be written before.
         """
         _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self._progress.phase, error)
-        if copying is not None:
-            copying.repair(self._disk)
-        if not Superblock.exists(self._disk, self._tablet_id):
-            return
-        current = Superblock.load(self._disk, self._tablet_id)
-        if current.data_state is not DataState.COPYING:
+        if self.in_force is None or self.in_force.data_state is not DataState.COPYING:
             return
         self._attempt.remove_blocks()
-        end_unfinished_copy(self._disk, current)
+        self.in_force = end_unfinished_copy(self._disk, self.in_force)

@@ -225,7 +225,7 @@ MUTANTS = (
         file="replica/tablet_copy/target.py",
         function="TargetCopy.run",
         before="""
-            self._back_to_deleted(error, copying)
+            self._back_to_deleted(error)
         """,
         after="",
     ),
@@ -252,8 +252,8 @@ MUTANTS = (
             (
                 "record of a failed copy stays damaged",
                 "TargetCopy._back_to_deleted",
-                "copying.repair(self._disk)",
-                "pass",
+                "end_unfinished_copy(self._disk, self.in_force)",
+                "end_unfinished_copy(self._disk, Superblock.load(self._disk, self._tablet_id))",
             ),
         )
     ),
@@ -346,10 +346,10 @@ MUTANTS = (
         function="TargetCopy._back_to_deleted",
         before="""
             self._attempt.remove_blocks()
-            end_unfinished_copy(self._disk, current)
+            self.in_force = end_unfinished_copy(self._disk, self.in_force)
         """,
         after="""
-            end_unfinished_copy(self._disk, current)
+            self.in_force = end_unfinished_copy(self._disk, self.in_force)
             self._attempt.remove_blocks()
         """,
     ),

@@ -242,6 +242,58 @@ MUTANTS = (
         after="if hosted.superblock.data_state is DataState.DELETED:",
     ),
     Mutant(
+        name="copy does not tell the record that it saved",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_file_check.py::"
+            "test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory"
+        ),
+        file="replica/server/copies/copy_jobs.py",
+        function="CopyJobs._copy",
+        before="target.in_force or hosted.superblock",
+        after="hosted.superblock",
+    ),
+    Mutant(
+        name="failed copy does not tell its tombstone",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_file_check.py::"
+            "test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory"
+        ),
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._back_to_deleted",
+        before="self.in_force = end_unfinished_copy(self._disk, self.in_force)",
+        after="end_unfinished_copy(self._disk, self.in_force)",
+    ),
+    Mutant(
+        name="deletion that a full disk stops is undone",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_file_check.py::"
+            "test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory"
+        ),
+        file="replica/tablet_copy/deletion.py",
+        function="delete_replica",
+        before="""
+            committed(tombstone)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="joined rows are given up again",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_witness.py::"
+            "test_witness_whose_superblock_is_damaged_meanwhile_is_joined_by_its_data"
+        ),
+        file="replica/server/copies/witness_data.py",
+        function="WitnessDataJobs.swap",
+        before="""
+            hosted.superblock = whole
+        """,
+        after="",
+    ),
+    Mutant(
         name="waiting job is not checked again",
         rows="TC-32",
         test=(

@@ -295,7 +295,7 @@ MUTANTS = (
         rows="IN-21",
         test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
         file="replica/tablet/superblock.py",
-        function="_recorded",
+        function="_is_recorded",
         before="_log.error(",
         after="_log.debug(",
     ),
@@ -1393,7 +1393,7 @@ MUTANTS = (
             "test_small_file_that_is_lost_under_a_running_server_is_written_again"
         ),
         file="replica/tablet/superblock.py",
-        function="_recorded",
+        function="_is_recorded",
         before="""
             if isinstance(error, Refused) and error.code is not Code.TABLET_NOT_FOUND:
                 raise
@@ -1401,6 +1401,42 @@ MUTANTS = (
         after="""
             raise
         """,
+    ),
+    Mutant(
+        name="earlier record stays in place",
+        rows="IN-21",
+        test=(
+            "tests/unit/tablet/test_tablet_superblock.py::"
+            "test_superblock_in_force_replaces_one_that_differs_in_any_field"
+        ),
+        file="replica/tablet/superblock.py",
+        function="_is_recorded",
+        before="if replace(found, history_horizon=record.history_horizon).encode() == record.encode():",
+        after="if found.tablet_id == record.tablet_id:",
+    ),
+    Mutant(
+        name="earlier record judges a flush",
+        rows="IN-21",
+        test=(
+            "tests/unit/tablet/test_tablet_superblock.py::"
+            "test_superblock_in_force_replaces_one_that_differs_in_any_field"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.save",
+        before="_is_recorded(disk, over)",
+        after="previous = Superblock.load(disk, self.tablet_id)",
+    ),
+    Mutant(
+        name="horizon in memory is written each minute",
+        rows="IN-21",
+        test=(
+            "tests/unit/tablet/test_tablet_superblock.py::"
+            "test_superblock_in_force_replaces_one_that_differs_in_any_field"
+        ),
+        file="replica/tablet/superblock.py",
+        function="_is_recorded",
+        before="replace(found, history_horizon=record.history_horizon)",
+        after="found",
     ),
     Mutant(
         name="flushed entries are not the end",

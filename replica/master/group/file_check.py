@@ -76,8 +76,8 @@ class FileChecker:
         self.repaired += len(repaired)
         for what in repaired:
             _log.error(
-                "P %s the %s of this master was damaged or missing: written again from memory, nothing is lost; "
-                "look at the disk", self.instance.uuid, what,
+                "P %s the %s of this master was damaged, missing or an earlier one: written again from memory, "
+                "nothing is lost; look at the disk", self.instance.uuid, what,
             )  # fmt: skip
         bad = lost or read
         self._group.trouble = "" if bad is None else _trouble(bad)

@@ -297,7 +297,7 @@ class CopyJobs:
                     hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote, lost=here)
 
         with self.attempt(job, addresses) as attempt:
-            TargetCopy(
+            target = TargetCopy(
                 attempt,
                 own_last_opid=local.last_opid,
                 own_term=local.term,
@@ -308,7 +308,11 @@ class CopyJobs:
                 own_last_known=hosted.last_opid_known,
                 merge=merge,
                 promised=lambda: hosted.cmeta,
-            ).run()
+            )
+            try:
+                target.run()
+            finally:
+                hosted.superblock = target.in_force or hosted.superblock
 
     def _pace(self, job: CopyJob, length_bytes: int) -> None:
         """Wait until the copy rate allows so many bytes, unless the job is cancelled. In the job's threads."""

@@ -145,6 +145,7 @@ class WitnessDataJobs:
                     what = "the log here ends below what the blocks hold"
                     raise Refused(Code.ILLEGAL_STATE, what, end=end, flushed=whole.flush_opid)
                 await manager.in_thread(lambda: whole.save(manager.disk, over=hosted.superblock))
+                hosted.superblock = whole
             except Refused:
                 await manager.open(hosted)
                 raise

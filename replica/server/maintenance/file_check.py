@@ -79,8 +79,8 @@ class FileChecker:
             if again:
                 self.repaired += 1
                 _log.error(
-                    "T %s P %s the file of its %s was damaged or missing: written again from memory, nothing is lost; "
-                    "look at the disk",
+                    "T %s P %s the file of its %s was damaged, missing or an earlier one: written again from memory, "
+                    "nothing is lost; look at the disk",
                     hosted.tablet_id, self._manager.uuid, what,
                 )  # fmt: skip
 

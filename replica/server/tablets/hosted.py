@@ -82,7 +82,7 @@ class HostedTablet:
 
     tablet_id: str
     superblock: Superblock
-    """The superblock as of the last transition; a running tablet has a newer one."""
+    """The superblock as it was saved last; a running tablet has a newer one. `repair_superblock` relies on it."""
     lane: Lane
     meta_lane: Lane
     cmeta: ConsensusMeta | None = None
@@ -166,8 +166,8 @@ class HostedTablet:
         return blank and not self.superblock.table_id
 
     def repair_superblock(self, disk: Disk) -> bool:
-        """Write the superblock again from memory if its file is missing or damaged; returns whether it did. In a
-        thread."""
+        """Write the superblock again from memory if its file is missing, damaged or another one; returns whether it
+        did. In a thread, and under `transition`."""
         if self.tablet is not None:
             return self.tablet.repair_superblock()
         return not self.lost and self.superblock.repair(disk)

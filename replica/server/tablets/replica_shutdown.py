@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nyala.replica.tablet import Superblock
@@ -59,10 +60,11 @@ class ReplicaShutdown:
             return max(ended, last)
 
         await hosted.unattended.wait()  # a flush runs on its own thread; it ends by itself
-        end = await asyncio.get_running_loop().run_in_executor(self.heavy, close)
-        if tablet is not None:
-            hosted.superblock = tablet.superblock  # the tablet's may be newer, and its file may be lost
-        return end
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.heavy, close)
+        finally:
+            if tablet is not None:
+                hosted.superblock = tablet.superblock  # the tablet's may be newer, and its file may be lost
 
     async def halt_for_deletion(self, hosted: HostedTablet) -> LastLogged:
         """Stop a replica that is about to be deleted; returns what its tombstone must keep of its log.
@@ -87,7 +89,7 @@ class ReplicaShutdown:
     def delete_files(self, hosted: HostedTablet, last: LastLogged) -> Superblock:
         """Steps 2 to 6 of a deletion, for a stopped replica. In a thread.
 
-        If the superblock's file is gone or damaged, it is written again from memory first.
+        If the superblock's file is gone, damaged or another one, it is written again from memory first.
         """
         disk, tablet_id = self.disk, hosted.tablet_id
         hosted.repair_superblock(disk)
@@ -96,7 +98,10 @@ class ReplicaShutdown:
             hosted.superblock = write_tombstone_for_lost(disk, tablet_id, hosted.cmeta)
         else:
             current = Superblock.load(disk, tablet_id)
-            hosted.superblock = delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)
+            committed = partial(setattr, hosted, "superblock")
+            hosted.superblock = delete_replica(
+                disk, current, last.opid, stop=lambda: None, known=last.known, committed=committed
+            )
         self.replays.forget(tablet_id)
         hosted.error, hosted.stopped_at, hosted.unreadable = "", None, False
         return hosted.superblock

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.consensus_metadata.view import SCHEMA
 from nyala.replica.fs import (
     INSTANCE,
     MARK,
@@ -36,8 +37,9 @@ from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import CopyRequest, delete_replica, lost_tablets, parse_superblock, wal_folder
 from nyala.replica.tools.fs_check import check_directory, remove_orphans
-from nyala.replica.types import Code, Corruption, DataState, DiskFailure, OpId, RaftConfig, Refused
+from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, DiskFailure, OpId, RaftConfig, Refused
 from nyala.replica.wal import Log
+from nyala.schemas import frame, unframe
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
 from tests.harness.server_pair import Pair, run_pair, until
 from tests.harness.sim_disk import SimDisk
@@ -64,7 +66,18 @@ def missing(disk: SimDisk, path: str) -> None:
     disk.remove(path)
 
 
+def older(disk: SimDisk, path: str) -> None:
+    """As a file from a backup, or of a disk that lost the last writes: it reads well."""
+    if path == superblock_path(TABLET):
+        found = Superblock.load(disk, TABLET)
+        disk.poke(path, replace(found, blocks=(), next_block=0, flush_opid=ZERO_OPID, flush_time=0).encode())
+    else:
+        disk.poke(path, frame(SCHEMA, unframe(SCHEMA, disk.read(path)) | {"current_term": 0, "voted_for": ""}))
+
+
 HURTS: list[Hurt] = [flipped, cut, emptied, missing]
+RUNNING: list[Hurt] = [*HURTS, older]
+"""Under a running server, whose memory has the content in force. A stopped one cannot know that a file is older."""
 ROOTS = {"superblock": superblock_path(TABLET), "consensus metadata": path_of(TABLET)}
 LARGE = {
     "block": f"data/{TABLET}-000000.arrow",
@@ -74,14 +87,14 @@ LARGE = {
 RECORD = {"record of the log's end": f"wals/{TABLET}/.newest-segment"}
 
 
-@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+@pytest.mark.parametrize("hurt", RUNNING, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("file", ROOTS)
 def test_small_file_that_is_lost_under_a_running_server_is_written_again(
     file: str, hurt: Hurt, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-21. Goal: a running server writes a lost or damaged small file again from memory. Method: damage each file
-    under a running replica. The next check writes it again with the same content and logs it; the replica runs on, and
-    the next start finds everything. If nothing is wrong, nothing is written."""
+    """IN-21. Goal: a running server writes a lost, damaged or earlier small file again from memory. Method: damage each
+    file under a running replica. The next check writes it again with the same content and logs it; the replica runs on,
+    and the next start finds everything. If nothing is wrong, nothing is written."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
 
@@ -96,7 +109,8 @@ def test_small_file_that_is_lost_under_a_running_server_is_written_again(
         assert hosted.cmeta is not None and ConsensusMeta.load(disk, TABLET).encode() == hosted.cmeta.encode()
         assert manager.get(TABLET).running and manager.get(OTHER).running
         if file == "superblock":  # an election may write the metadata first
-            assert file_checker.repaired == 1 and f"the file of its {file} was damaged or missing" in caplog.text
+            assert file_checker.repaired == 1
+            assert f"the file of its {file} was damaged, missing or an earlier one" in caplog.text
 
     served(disk, use, fatal)
     disk.restart()
@@ -127,7 +141,7 @@ def test_record_of_the_logs_end_that_is_lost_under_a_running_server_is_written_a
         hurt(disk, path)
         await file_checker.round()
         assert file_checker.repaired == 1 and disk.read(path) == before and pair.leader.serving
-        assert f"the file of its {next(iter(RECORD))} was damaged or missing" in caplog.text
+        assert f"the file of its {next(iter(RECORD))} was damaged, missing or an earlier one" in caplog.text
         await pair.put(2)
         assert pair.leader.hosted.log is not None
         killed.mkdir(wal_folder(TABLET))
@@ -198,13 +212,13 @@ def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_
     assert fatal == [taken]
 
 
-@pytest.mark.parametrize("end", ["refused", "failed"])
-@pytest.mark.parametrize("hurt", [flipped, missing], ids=lambda hurt: hurt.__name__)
+@pytest.mark.parametrize("end", ["refused", "failed", "full disk"])
+@pytest.mark.parametrize("hurt", [flipped, missing, older], ids=lambda hurt: hurt.__name__)
 def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hurt: Hurt, end: str) -> None:
     """IN-21. Goal: a server whose superblock file is lost does not take its running replica for one that never existed.
     Method: damage the superblock of a running replica; its leader orders a copy before the next check. If the source
-    refuses, the replica runs on and its superblock is written again. If the copy fails later, the tombstone has the
-    last OpId that was acknowledged."""
+    refuses, the replica runs on and its superblock is written again. If the copy fails later, or the disk has no room
+    once the tombstone is saved, the tombstone stays, and has the last OpId that was acknowledged."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     source = leading_source(flushed=(([1, 2], "a"), ([3], "b"), ([4], "c")), logged=())
     both = tuple(replace(m, votes=True, promote=False) for m in CONFIG.members)
@@ -215,8 +229,10 @@ def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hur
     async def use(manager: TabletManager) -> None:
         hosted = manager.get(TABLET)
         hurt(disk, ROOTS["superblock"])
+        if end == "full disk":
+            disk.fail_on("replace", "quarantine/*/cmeta", "ENOSPC")
         jobs = CopyJobs(manager, lambda uuid, addresses: NoBytes(source.sessions, source.capture))
-        state, last = hosted.data_state, hosted.last_opid
+        state, last, generation = hosted.data_state, hosted.last_opid, hosted.superblock.wal_generation
         jobs.start(
             CopyRequest(dest_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, tablet_id=TABLET, term=6, current_state=state), []
         )
@@ -229,7 +245,8 @@ def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hur
             assert (found.data_state, len(found.blocks)) == (DataState.READY, 1)
         else:
             assert (found.data_state, found.last_logged, found.last_logged_known) == (DataState.DELETED, last, True)
-            assert disk.listdir(found.quarantine) == ["cmeta", "superblock", "wal"]
+            assert found == hosted.superblock and found.wal_generation == generation + (end == "failed")
+            assert end == "full disk" or disk.listdir(found.quarantine) == ["cmeta", "superblock", "wal"]
 
     served(disk, use, fatal)
     assert fatal == []
@@ -268,7 +285,7 @@ async def ends(pair: Pair) -> None:
 WRITERS = [flushes, merges, opens_again, fails_and_is_checked, ends]
 
 
-@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+@pytest.mark.parametrize("hurt", RUNNING, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("work", WRITERS, ids=lambda work: work.__name__)
 def test_work_over_a_damaged_superblock_goes_by_memory(
     work: Callable[[Pair], Coroutine[Any, Any, None]], hurt: Hurt, caplog: pytest.LogCaptureFixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -172,6 +172,52 @@ def test_superblock_in_force_is_written_again_only_where_it_is_gone_or_hurt() ->
     assert not block.repair(disk) and disk.read(block.path) == later
     disk.remove_tree("tablet-meta")
     assert not block.repair(disk) and not disk.exists("tablet-meta")
+
+
+_OTHER_VALUES: dict[str, object] = {
+    "table_id": "another",
+    "table_name": "t",
+    "data_state": DataState.DELETED,
+    "last_logged": OpId(3, 9),
+    "last_logged_known": False,
+    "quarantine": "quarantine/x",
+    "bucket": 1,
+    "range_pos": 2,
+    "partition": PartitionSpec(("k",), 4),
+    "table_schemas": (INT_SCHEMA, replace(INT_SCHEMA, schema_id=INT_SCHEMA.schema_id + 1)),
+    "history_retention_us": 7,
+    "flush_opid": OpId(2, 6),
+    "flush_time": 77,
+    "blocks": (BlockInfo("data/b.arrow", 1, 1, 1, 0, 0, 0, 0, "data/b.idx", 1, 1, "b" * 32),),
+    "next_block": 6,
+    "ledger": {
+        "sources": [],
+        "clients": [{"client_id": "c", "first_incomplete": 1, "last_used": 1, "results": []}],
+    },
+    "wal_generation": 2,
+    "state": b"abc",
+    "witness": True,
+}
+
+
+def test_superblock_in_force_replaces_one_that_differs_in_any_field() -> None:
+    """IN-21. Goal: a readable record of an earlier time does not stay on the disk of a running server, and its values
+    judge nothing. Method: for each field, the disk has another value than memory; `repair` and `save` put memory's in
+    its place. A history horizon that is higher in memory only is no reason to write."""
+    kept = superblock(INT_SCHEMA, flush_opid=OpId(2, 7), next_block=4)
+    left = {field.name for field in fields(Superblock)} - _OTHER_VALUES.keys()
+    assert left == {"tablet_id", "history_horizon"}
+    for name, value in _OTHER_VALUES.items():
+        disk = SimDisk()
+        found = replace(kept, **{name: value})  # type: ignore[arg-type]
+        disk.replace(kept.path, found.encode())
+        assert kept.repair(disk) and Superblock.load(disk, kept.tablet_id) == kept, name
+        assert not kept.repair(disk)
+        disk.replace(kept.path, found.encode())
+        after = replace(kept, flush_time=99)
+        after.save(disk, over=kept)
+        assert Superblock.load(disk, kept.tablet_id) == after, name
+        assert not replace(after, history_horizon=55).repair(disk)
 
 
 def test_superblock_folder_lists_tablets_and_no_half_written_file() -> None:
