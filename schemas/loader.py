@@ -137,19 +137,26 @@ def frame(name: str, value: dict[str, Any]) -> bytes:
 
 def unframe(name: str, data: bytes) -> dict[str, Any]:
     """Return the record of a framed file; ValueError describes the defect and its place, NewerFormat what a later build
-    wrote."""
+    wrote.
+
+    The CRC-32C of version 1 does not cover the version, and that of each later format does. So a later version whose
+    length and CRC are those of version 1 is a damaged number.
+    """
     if len(data) < _FRAME.size:
         raise ValueError(f"{name}: {len(data)} bytes are shorter than the {_FRAME.size}-byte header")
     magic, version, length, crc = _FRAME.unpack_from(data)
     if magic != _MAGIC:
         raise ValueError(f"{name}: magic {magic!r} at byte 0 is not {_MAGIC!r}")
-    if version != _VERSION:
-        kind = NewerFormat if version > _VERSION else ValueError
-        raise kind(f"{name}: format version {version} at byte 4 is not readable by this build, which knows {_VERSION}")
     datum = data[_FRAME.size :]
+    found = google_crc32c.value(datum)
+    if version != _VERSION:
+        what = f"{name}: format version {version} at byte 4"
+        if version < _VERSION or (len(datum), found) == (length, crc):
+            raise ValueError(f"{what} is damaged: it is {_VERSION}, as length and CRC-32C show")
+        raise NewerFormat(f"{what} is not readable by this build, which knows {_VERSION}")
     if len(datum) != length:
         raise ValueError(f"{name}: {len(datum)} bytes from byte {_FRAME.size}, {length} were written")
-    if (found := google_crc32c.value(datum)) != crc:
+    if found != crc:
         raise ValueError(
             f"{name}: CRC-32C {found:08x} of bytes {_FRAME.size} to {len(data)} is not the recorded {crc:08x}"
         )

@@ -17,7 +17,8 @@ from nyala.replica.rows import SourceKey, WriteMeta
 from nyala.replica.types import Address, Corruption, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.wal import Log, dump_segment
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
-from nyala.schemas import frame, unframe
+from nyala.schemas import NewerFormat, frame, unframe
+from tests.harness.later_format import later_version
 from tests.harness.sim_disk import SimDisk
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -304,13 +305,20 @@ def test_framed_file_with_an_unknown_feature_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(FRAMED))
 def test_framed_file_flipped_or_cut_anywhere_is_refused(name: str) -> None:
-    """Goal: magic, version, length and CRC cover every byte. Method: flip each byte, cut at each length."""
+    """IN-21. Goal: magic, version, length and CRC cover every byte, and no flipped bit reads as a later build's file,
+    which nothing repairs. Method: flip each bit, cut at each length, add a byte."""
     data = frame(name, FRAMED[name])
-    for position in range(len(data)):
-        flipped = data[:position] + bytes([data[position] ^ 0x40]) + data[position + 1 :]
-        for bad in (flipped, data[:position], data + b"\0"):
-            with pytest.raises(ValueError, match=name):
-                unframe(name, bad)
+    bad = [data[:position] for position in range(len(data))] + [data + b"\0"]
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        bad.append(bytes(flipped))
+    for each in bad:
+        with pytest.raises(ValueError, match=name) as refused:
+            unframe(name, each)
+        assert not isinstance(refused.value, NewerFormat), each[:20]
+    with pytest.raises(NewerFormat, match="version 2"):
+        unframe(name, later_version(data))
 
 
 def _write_missing() -> None:

@@ -7,7 +7,6 @@ missing, and never touches one that is there.
 from __future__ import annotations
 
 import asyncio
-import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from nyala.replica.tools import check_directory
 from nyala.replica.types import Code, Corruption, DataState, OpId, Refused
 from nyala.schemas import frame, loader, unframe
 from tests.harness.copies import CONFIG, TABLET, TARGET_UUID, RestingReplica, TestClock, new_disk, superblock
+from tests.harness.later_format import later_version
 from tests.harness.managers import new_manager
 from tests.harness.sim_disk import SimDisk
 
@@ -149,11 +149,6 @@ def test_server_starts_on_a_witness_of_version_1() -> None:
     assert disk.read(superblock_path(TABLET)) == WITNESS.read_bytes()
     assert disk.listdir("data") == [] and ConsensusMeta.load(disk, TABLET).voted_for == "c" * 32
     disk.close()
-
-
-def later_version(data: bytes) -> bytes:
-    """The frame's version, behind the magic, is one more than any that was written."""
-    return data[:4] + struct.pack("<I", struct.unpack_from("<I", data, 4)[0] + 1) + data[8:]
 
 
 def _unknown_feature(data: bytes, schema: str = "instance") -> bytes:

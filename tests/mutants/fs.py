@@ -6,6 +6,28 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="flipped bit of the format version is a later build's",
+        rows="IN-21",
+        test=(
+            "tests/formats/test_durable_formats.py::test_framed_file_flipped_or_cut_anywhere_is_refused "
+            "tests/unit/server/test_server_file_check.py::"
+            "test_small_file_that_is_lost_under_a_running_server_is_written_again"
+        ),
+        file="schemas/loader.py",
+        function="unframe",
+        before="version < _VERSION or (len(datum), found) == (length, crc)",
+        after="version < _VERSION",
+    ),
+    Mutant(
+        name="later format is damage",
+        rows="IN-21",
+        test="tests/formats/test_durable_formats.py::test_framed_file_flipped_or_cut_anywhere_is_refused",
+        file="schemas/loader.py",
+        function="unframe",
+        before='raise NewerFormat(f"{what} is not',
+        after='raise ValueError(f"{what} is not',
+    ),
+    Mutant(
         name="granted maps are forgotten until the next count",
         rows="IN-32",
         test="tests/unit/fs/test_fs_map_reserve.py::test_reserve_is_kept_and_counted_once_a_second",

@@ -13,9 +13,10 @@ from nyala.replica.fs import INSTANCE, RealDisk
 from nyala.replica.tablet import superblock_path
 from nyala.replica.tools import rewrite_config
 from nyala.replica.types import Address, DataState, Member
-from tests.formats.test_server_directory import GOLDEN, KEPT, LAST, ROWS, TOMBSTONE, later_version
+from tests.formats.test_server_directory import GOLDEN, KEPT, LAST, ROWS, TOMBSTONE
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.copies import TARGET_UUID
+from tests.harness.later_format import later_version
 from tests.harness.one_tablet import TABLET, create, flush, scan_leader, write
 from tests.harness.wal_entries import of_a_later_build
 

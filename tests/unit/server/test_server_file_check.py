@@ -54,6 +54,13 @@ def flipped(disk: SimDisk, path: str) -> None:
     disk.poke(path, data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
 
 
+def head_flipped(disk: SimDisk, path: str) -> None:
+    """One bit of the format version, if the file has one."""
+    data = bytearray(disk.read(path))
+    data[4] ^= 0x02
+    disk.poke(path, bytes(data))
+
+
 def cut(disk: SimDisk, path: str) -> None:
     disk.poke(path, disk.read(path)[: len(disk.read(path)) // 2])
 
@@ -75,7 +82,7 @@ def older(disk: SimDisk, path: str) -> None:
         disk.poke(path, frame(SCHEMA, unframe(SCHEMA, disk.read(path)) | {"current_term": 0, "voted_for": ""}))
 
 
-HURTS: list[Hurt] = [flipped, cut, emptied, missing]
+HURTS: list[Hurt] = [flipped, head_flipped, cut, emptied, missing]
 RUNNING: list[Hurt] = [*HURTS, older]
 """Under a running server, whose memory has the content in force. A stopped one cannot know that a file is older."""
 ROOTS = {"superblock": superblock_path(TABLET), "consensus metadata": path_of(TABLET)}
