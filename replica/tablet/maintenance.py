@@ -48,7 +48,8 @@ class Maintenance:
             frozen = None if contents.closed else contents.freeze()
             if frozen is None:
                 return None
-            RESERVE.take(MAPS_PER_BLOCK, limits.MAPS_SHARE_TO_FLUSH_MAX)  # before a block is written in vain
+            blocks = max(1, len(self._runs(frozen)))
+            RESERVE.take(blocks * MAPS_PER_BLOCK, limits.MAPS_SHARE_TO_FLUSH_MAX)  # before one is written in vain
             contents.resolver.resolve(contents.stores)
             superblock = contents.superblock
             written = self._write(superblock, frozen, self._deltas(superblock.flush_time, frozen.time))
@@ -77,10 +78,13 @@ class Maintenance:
         found = {b.info.block_id: deltas_between(deltas, after, up_to) for b, deltas in blocks}
         return {block_id: deltas for block_id, deltas in found.items() if len(deltas[0])}
 
+    def _runs(self, frozen: Frozen) -> list[tuple[int, int]]:
+        return flush_runs([c.size_bytes for c in frozen.store.chunks], self.flush_bytes_max)
+
     def _parts(self, frozen: Frozen) -> Iterator[tuple[int, Part]]:
         """The content of each new block, with its first row; the last part has no rows."""
         store = frozen.store
-        for first, last in flush_runs([c.size_bytes for c in store.chunks], self.flush_bytes_max):
+        for first, last in self._runs(frozen):
             batches = [conform(c.batch, c.schema, frozen.schema) for c in store.chunks[first:last]]
             batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
             start = store.chunks[first].base

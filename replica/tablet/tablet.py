@@ -100,11 +100,12 @@ class Tablet:
         return cls(disk, superblock, [])
 
     @classmethod
-    def open(cls, disk: Disk, superblock: Superblock, *, verify: bool = True) -> Tablet:
+    def open(cls, disk: Disk, superblock: Superblock, *, verify: bool = True, new: bool = True) -> Tablet:
         """Open the tablet as of `superblock.flush_opid`; the caller applies later entries again.
 
         Corruption if a block is missing or damaged; with `verify`, every block is read once to check that.
-        ResourcesExhausted if the process would use too many memory maps.
+        ResourcesExhausted if the process would use too many memory maps; a tablet that is `new` to the server leaves
+        some to flushes.
         """
         check(not superblock.witness, "a witness has no rows to open", tablet=superblock.tablet_id)
         by_id = {s.schema_id: s for s in superblock.table_schemas}
@@ -114,7 +115,7 @@ class Tablet:
             schema = by_id.get(info.schema_id)
             if schema is None:
                 raise Corruption("a block is of an unknown schema", block=info.name, schema_id=info.schema_id)
-            RESERVE.take(MAPS_PER_BLOCK, limits.MAPS_SHARE_TO_OPEN_MAX)
+            RESERVE.take(MAPS_PER_BLOCK, limits.MAPS_SHARE_TO_OPEN_MAX if new else limits.MAPS_SHARE_TO_FLUSH_MAX)
             blocks.append(Block(disk, info, schema, exact=exact, verify=verify))
         targets = {b.info.block_id: b for b in blocks}
         for block in blocks:

@@ -263,10 +263,12 @@ CHECKSUM_CELLS_PER_S_MIN = 1_000_000
 """A caller of a replica's checksum allows it the time that its bytes and its cells need at these rates. A core sums ten
 times as fast (`nyala bench checksum`); a busy core, or a disk that is read for the first time, may be slower."""
 MAPS_SHARE_TO_OPEN_MAX = 0.95
-"""A process that uses a larger share of its memory maps opens no further tablet's blocks, of two maps each: `REMEDIES`
-says what to do. The rest is for flushes, and for threads and libraries, which abort the process if they get no map."""
+"""A process that uses a larger share of its memory maps opens no blocks, of two maps each, of a replica that a copy
+brought: `REMEDIES` says what to do. The rest is for flushes, and for threads and libraries, which abort the process if
+they get no map."""
 MAPS_SHARE_TO_FLUSH_MAX = 0.98
-"""The same for the new block of a flush. A merge needs no leave, because it closes more blocks than it opens."""
+"""The same for the new blocks of a flush, and for those of a replica that ran here before: a restart opens what was
+open. A merge needs no leave, because it closes more blocks than it opens."""
 LOOP_THREADS = 8
 """Threads of a server's event loop for calls that may block: a name look-up, a read of the identity's file, a mount."""
 CALLER_STAYS_S_MAX = 24 * 3600.0

@@ -98,6 +98,8 @@ class HostedTablet:
     server tries again."""
     attempts: int = 0
     """The number of failed attempts in a row to open it, or to apply the entries that its log had."""
+    copied: bool = False
+    """Whether a copy brought its blocks, and it has not run with them yet."""
     unreadable: bool = False
     """Whether it could not be opened because its files are damaged, and a copy would heal it."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -354,6 +354,7 @@ class TabletManager:
         `checked`: this process has just checked every byte of its blocks, when it wrote them.
         """
         hosted.opening = True
+        hosted.copied |= checked
         try:
             # A tombstone's vote may be on its way to disk, and must be in the metadata that are loaded now.
             await drained(hosted.meta_lane)
@@ -371,7 +372,7 @@ class TabletManager:
         replica = opened.replica
         hosted.superblock, hosted.cmeta, hosted.tablet = opened.superblock, opened.cmeta, opened.tablet
         hosted.log, hosted.replica, hosted.error, hosted.stopped_at = opened.log, replica, "", None
-        hosted.unreadable, hosted.waiting = False, False
+        hosted.unreadable = hosted.waiting = hosted.copied = False
         if opened.tablet is None or opened.log.last.index <= opened.tablet.flush_opid.index:
             hosted.attempts = 0  # nothing is replayed
         self.learn_config(opened.cmeta.committed_config)

@@ -67,7 +67,9 @@ class Opener:
             raise Corruption("a READY tablet has no consensus metadata", tablet=tablet_id) from error
         if not self.disk.exists(wal_folder(tablet_id)):
             raise Corruption("a READY tablet has no log folder", tablet=tablet_id)
-        tablet = None if superblock.witness else Tablet.open(self.disk, superblock, verify=not checked)
+        tablet = None
+        if not superblock.witness:
+            tablet = Tablet.open(self.disk, superblock, verify=not checked, new=hosted.copied)
         log: Log | None = None
         try:
             wal = WalOptions(sync=options.wal_sync, segment_size_bytes_max=options.wal_segment_size_bytes_max)

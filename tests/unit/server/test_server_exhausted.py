@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nyala.replica.fs import MapReserve, map_reserve
 from nyala.replica.raft_driver import Phase
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.runtime.memory import MemoryGuard
@@ -18,7 +19,8 @@ from nyala.replica.server.tablets.copy_failures import is_our_own
 from nyala.replica.server.tablets.manager import TabletManager, reopen_after_s
 from nyala.replica.server.tablets.status import replica_status
 from nyala.replica.tablet import Tablet
-from nyala.replica.types import Code, Corruption, Entry, Refused, ResourcesExhausted
+from nyala.replica.tablet import tablet as tablet_module
+from nyala.replica.types import Code, Corruption, Entry, Refused, ResourcesExhausted, ResourceUse
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk
 from tests.harness.server_pair import until
 from tests.unit.server.test_server_open import OTHER, served, two_tablets
@@ -68,6 +70,39 @@ def test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed(
     served(disk, look, fatal)
     assert fatal == [] and sum(disk.fired.values()) >= 2
     assert not [r for r in caplog.records if "stays offline" in r.getMessage()]
+
+
+def test_restart_opens_every_tablet_that_was_open_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-30. Goal: a server that restarts between the two limits of memory maps serves all that it served, and a copy
+    leaves the maps above the first limit to flushes, at its first try and later. Method: the kernel counts 96 %; a
+    server with two tablets starts; a tablet that a copy brought waits until the count is lower."""
+    monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
+    used = [9_600]
+    reserve = MapReserve(lambda: ResourceUse(used[0], 10_000))
+    monkeypatch.setattr(map_reserve, "COUNT_EVERY_S", 0.0)
+    monkeypatch.setattr(tablet_module, "RESERVE", reserve)
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+
+    async def look(manager: TabletManager) -> None:
+        assert manager.get(TABLET).running and manager.get(OTHER).running
+        hosted = manager.get(TABLET)
+        async with hosted.transition:
+            await manager.shutdowns.halt(hosted)
+            await manager.open(hosted, checked=True)  # as after a copy
+        await until(lambda: hosted.attempts >= 2 and not hosted.opening, "the server waits between two tries")
+        assert not hosted.running and "vm.max_map_count" in hosted.error
+        used[0] = 9_400
+        await asyncio.wait_for(manager._later.ended(), 20)
+        assert hosted.running
+        used[0] = 9_600
+        async with hosted.transition:
+            await manager.shutdowns.halt(hosted)
+            await manager.open(hosted)
+        assert hosted.running, "it ran here before"
+
+    served(disk, look, fatal)
+    assert fatal == []
 
 
 def test_tries_to_open_become_rarer_up_to_a_bound() -> None:

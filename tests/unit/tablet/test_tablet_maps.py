@@ -8,6 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from nyala.replica.fs import MapReserve, map_reserve
+from nyala.replica.tablet import Tablet, maintenance
+from nyala.replica.types import ResourcesExhausted, ResourceUse
+from tests.harness.sim_disk import SimDisk
+from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
+
 START = """
 import sys
 from nyala.replica.fs import RealDisk, memory_maps
@@ -22,8 +28,8 @@ tablet = four_blocks(disk)
 rows = rows_of(tablet)
 
 
-def opened():
-    return Tablet.open(disk, Superblock.load(disk, tablet.tablet_id), verify=False)
+def opened(**how):
+    return Tablet.open(disk, Superblock.load(disk, tablet.tablet_id), verify=False, **how)
 
 
 WORK = {"open": opened, "flush": tablet.flush, "compact": tablet.compact}
@@ -50,8 +56,10 @@ tablet.flush()
 assert rows_of(opened()) == rows_of(tablet) == rows
 """
 IN_RESERVE = """
+from functools import partial
 from nyala.replica.fs import map_reserve
 map_reserve.COUNT_EVERY_S = 0.0
+WORK["open again"] = partial(opened, new=False)
 found = {}
 for share in (0.94, 0.96, 0.99):
     use_up(int(maps_max() * (1 - share)))
@@ -60,7 +68,7 @@ for share in (0.94, 0.96, 0.99):
     found[share] = [work for work in WORK if refused(work)]
     assert abs(memory_maps().share - share) < 0.005
     give_back()
-assert found == {0.94: [], 0.96: ["open"], 0.99: ["open", "flush"]}, found
+assert found == {0.94: [], 0.96: ["open"], 0.99: ["open", "flush", "open again"]}, found
 assert tablet.flush() is not None
 assert rows_of(opened()) == rows_of(tablet)
 """
@@ -84,6 +92,27 @@ def test_tablet_without_a_memory_map_left_waits_and_goes_on(work: str, tmp_path:
 @pytest.mark.deep
 def test_process_keeps_some_memory_maps_from_new_blocks(tmp_path: Path) -> None:
     """IN-30, IN-32. Goal: blocks never get a process's last maps, so libraries find some and the process lives. Method:
-    in a process of its own, other work really uses 94, 96 or 99 % of the maps: from 95 % on no tablet is opened, from
-    98 % on none is flushed; merges, which give maps back, go on. With maps again, everything does."""
+    in a process of its own, other work really uses 94, 96 or 99 % of the maps: from 95 % on no new tablet is opened,
+    from 98 % on none is opened or flushed; merges, which give maps back, go on. With maps again, everything does."""
     run(IN_RESERVE, str(tmp_path))
+
+
+def test_flush_takes_maps_for_each_block_that_it_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-32. Goal: a flush that makes several blocks leaves the last maps to the process, too. Method: three batches,
+    each a block of its own; the kernel counts so many maps that one fewer than these blocks fit: the flush is refused
+    before it writes, and one map more is enough."""
+    monkeypatch.setattr(map_reserve, "COUNT_EVERY_S", 0.0)
+    disk, used = SimDisk(), [98_000 - 5]
+    monkeypatch.setattr(maintenance, "RESERVE", MapReserve(lambda: ResourceUse(used[0], 100_000)))
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    tablet._work.flush_bytes_max = 1
+    for index in range(1, 4):
+        tablet.apply([write_entry(index, INT_SCHEMA, ["k", "r"], [{"op": 1, "offset": index, "k": index, "r": 2}])])
+    before = disk.listdir("data")
+    with pytest.raises(ResourcesExhausted, match=r"vm\.max_map_count"):
+        tablet.flush()
+    assert disk.listdir("data") == before
+    used[0] -= 1
+    flushed = tablet.flush()
+    assert flushed is not None and len(tablet.superblock.blocks) == 3
+    disk.close()
