@@ -59,6 +59,18 @@ def _temp_of(full: Path) -> Path:
     return full.with_name(f".{full.name}.tmp")
 
 
+def _open_temp(temp: Path) -> int:
+    """Open the file that a `replace` writes. If it has another name, too, a backup of hard links shares it: then it is
+    made anew."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    fd = os.open(temp, flags, 0o644)
+    if os.fstat(fd).st_nlink == 1:
+        return fd
+    os.close(fd)
+    temp.unlink()
+    return os.open(temp, flags, 0o644)
+
+
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
     """Open a folder to be synced. It is opened before anything in it changes, so that a failure leaves no half
@@ -267,7 +279,7 @@ class RealDisk:
         temp = _temp_of(full)
         try:
             with _creating("write", path):
-                fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                fd = _open_temp(temp)
             file = RealFile(fd, path)
             try:
                 file.pwrite(data, 0)

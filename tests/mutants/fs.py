@@ -398,7 +398,7 @@ MUTANTS = (
         name="kept file is emptied first",
         test="tests/unit/fs/test_disk_trouble.py::test_file_that_was_replaced_twice_is_replaced_without_another_block",
         file="replica/fs/real.py",
-        function="RealDisk.replace",
+        function="_open_temp",
         before="os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC",
         after="os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_TRUNC",
     ),
@@ -437,6 +437,14 @@ MUTANTS = (
         function="RealDisk.replace",
         before="if not keep_room or isinstance(error, DiskFailure):",
         after="if not keep_room:",
+    ),
+    Mutant(
+        name="backup of hard links changes",
+        test="tests/unit/fs/test_disk_trouble.py::test_backup_of_hard_links_keeps_what_it_had",
+        file="replica/fs/real.py",
+        function="_open_temp",
+        before="st_nlink == 1",
+        after="st_nlink > 0",
     ),
     Mutant(
         name="file system without an exchange fails",

@@ -311,6 +311,27 @@ def test_file_that_was_replaced_twice_is_replaced_without_another_block(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("linked", [["f"], [".f.tmp"], ["f", ".f.tmp"]], ids="+".join)
+@pytest.mark.parametrize("keep_room", [True, False])
+def test_backup_of_hard_links_keeps_what_it_had(linked: list[str], keep_room: bool, tmp_path: Path) -> None:
+    """Goal: a backup that shares the files (`cp -al`, `rsync --link-dest`) does not change after it was made. Method:
+    link the file, its former version, or both; after some replacements each link has its content, and the replacements
+    exchange two files of their own again."""
+    disk, backup = RealDisk(tmp_path / "disk"), tmp_path / "backup"
+    backup.mkdir()
+    for content in (b"1", b"22"):
+        disk.replace("f", content, keep_room=True)
+    for name in linked:
+        os.link(tmp_path / "disk" / name, backup / name)
+    had = {name: (backup / name).read_bytes() for name in linked}
+    for content in (b"333", b"4444", b"55555"):
+        disk.replace("f", content, keep_room=keep_room)
+        assert disk.read("f") == content and {name: (backup / name).read_bytes() for name in linked} == had
+    kept = sorted((tmp_path / "disk").iterdir())
+    assert [path.name for path in kept] == ([".f.tmp", "f"] if keep_room else ["f"])
+    assert [path.stat().st_nlink for path in kept] == [1] * len(kept)
+
+
 def test_simulated_disk_without_room_takes_another_vote_and_no_other_file() -> None:
     """Goal: the simulated disk keeps room as the real one does. Method: it is full after two replacements."""
     disk = SimDisk()
