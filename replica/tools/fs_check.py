@@ -9,7 +9,7 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import FOLDER as CMETA
 from nyala.replica.consensus_metadata import cmeta_json
-from nyala.replica.fs import FENCE, FOLDERS, INSTANCE, KNOWN_MASTERS, Instance, check_folders, read_instance
+from nyala.replica.fs import FENCE, FOLDERS, INSTANCE, KNOWN_MASTERS, PROMISES, Instance, check_folders, read_instance
 from nyala.replica.server.startup.durable_state import check_durable_state
 from nyala.replica.tablet import Superblock, sweep_orphans
 from nyala.replica.tablet_copy import list_quarantine, named_blocks, spared_blocks, wal_folder
@@ -61,8 +61,10 @@ def check_directory(
             note(Severity.ERROR, INSTANCE, "the identity is missing: no server starts here")
     except (Corruption, Refused) as error:
         note(Severity.ERROR, INSTANCE, error)
-    if instance is not None and (refusal := _refusal_of_start(disk, instance)):
-        note(Severity.ERROR, _lost(refusal), f"no server starts: {refusal}")
+    refusal = _refusal_of_start(disk, instance)
+    lost = _lost(instance, refusal)
+    if refusal:
+        note(Severity.ERROR, lost, f"no server starts: {refusal}")
     tablets = [
         read_tablet(disk, tablet_id, blocks=blocks, progress=progress) for tablet_id in Superblock.list_tablets(disk)
     ]
@@ -82,18 +84,16 @@ def check_directory(
         if name not in _NAMES_OF_OURS:
             note(Severity.WARNING, name, "no server makes a file of this name")
     view = DirectoryView(instance=instance, tablets=tablets, findings=findings)
-    _look_for_orphans(disk, view)
+    _look_for_orphans(disk, view, lost)
     for kept in list_quarantine(disk):
         if kept.error:
             note(Severity.WARNING, kept.path, f"the quarantined superblock cannot be read: {kept.error}")
     return view
 
 
-def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
-    refusal = _refusal_of_start(disk, view.instance) if view.instance is not None else None
-    if refusal or view.instance is None:
-        lost = _lost(refusal) if refusal else INSTANCE
-        what = f"no orphan is told from a block, because {lost} is missing, and with it what may name it"
+def _look_for_orphans(disk: Disk, view: DirectoryView, lost: str) -> None:
+    if lost:
+        what = f"no orphan is told from a block, because {lost} is missing or unusable, and with it what may name it"
         view.findings.append(FileFinding(severity=Severity.WARNING, path="data", what=what))
         return
     try:
@@ -114,8 +114,11 @@ def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
         view.findings.append(FileFinding(severity=Severity.WARNING, path=path, what=what))
 
 
-def _refusal_of_start(disk: Disk, instance: Instance) -> Corruption | None:
-    """Return the error with which a start refuses the folders of promises, None if it takes them."""
+def _refusal_of_start(disk: Disk, instance: Instance | None) -> Corruption | None:
+    """Return the error with which a start refuses the folders of promises; None if it takes them, or has no
+    identity."""
+    if instance is None:
+        return None
     try:
         check_folders(disk, instance)
         check_durable_state(disk, instance)
@@ -124,9 +127,14 @@ def _refusal_of_start(disk: Disk, instance: Instance) -> Corruption | None:
     return None
 
 
-def _lost(refusal: Corruption) -> str:
-    """Return the names of the folders that a start refuses, or the mark of one."""
-    return str(refusal.values.get("lost", refusal.values.get("mark", "")))
+def _lost(instance: Instance | None, refusal: Corruption | None) -> str:
+    """Return what keeps a start from knowing which blocks are named: the identity, the folders that it refuses, or the
+    mark of one. Empty if nothing does."""
+    if instance is None:
+        return INSTANCE
+    if refusal is None:
+        return ""
+    return str(refusal.values.get("lost") or refusal.values.get("mark") or ", ".join(PROMISES))
 
 
 def remove_orphans(disk: Disk) -> list[str]:
@@ -137,9 +145,7 @@ def remove_orphans(disk: Disk) -> list[str]:
     then, or not mounted, and every block would be an orphan.
     """
     instance = read_instance(disk)
-    refusal = _refusal_of_start(disk, instance) if instance is not None else None
-    if refusal or instance is None:
-        lost = _lost(refusal) if refusal else INSTANCE
+    if lost := _lost(instance, _refusal_of_start(disk, instance)):
         what = "no orphan is told from a block, because what may name it is missing: mount its disk again"
         raise Refused(Code.ILLEGAL_STATE, what, missing=lost)
     return sweep_orphans(disk, named_blocks(disk) | spared_blocks(disk, disk.listdir("data")))

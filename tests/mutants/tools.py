@@ -304,8 +304,8 @@ MUTANTS = (
         test="tests/unit/tools/test_tools_offline.py::test_blocks_are_no_orphans_where_what_names_them_is_lost",
         file="replica/tools/fs_check.py",
         function="remove_orphans",
-        before="if refusal or instance is None:",
-        after="if instance is None:",
+        before="_lost(instance, _refusal_of_start(disk, instance))",
+        after="_lost(instance, None)",
     ),
     Mutant(
         name="damaged metadata stop the offline deletion",
