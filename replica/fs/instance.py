@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from nyala.replica.types import Clock, Code, Corruption, Disk, DiskFailure, Refused, new_uuid
 from nyala.schemas import NewerFormat, feature_of, frame, unframe
@@ -234,17 +235,31 @@ def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
     return taken
 
 
-def repair_instance(disk: Disk, instance: Instance) -> bool:
-    """Write a running server's identity again if its file is gone or damaged; returns whether it did."""
+def repair_instance(disk: Disk, instance: Instance) -> list[str]:
+    """Write a running server's identity again if its file is gone, damaged or another one, and each of its marks that
+    has other bytes; returns what was written. A mark that is gone is not made, because its folder may be gone, too.
+
+    A later build's file is left alone. What cannot be read just now, or finds no room, is left to the next call.
+    """
+    again = []
+    with suppress(Refused):
+        if not _holds(lambda: read_instance(disk) == instance):
+            _save(disk, instance)
+            again.append("instance file")
+        for folder in ("", *PROMISES):
+            path = _mark_path(folder)
+            if disk.exists(path) and not _holds(partial(has_mark, disk, folder, instance)):
+                disk.replace(path, instance.uuid.encode())
+                again.append(f"mark {path}")
+    return again
+
+
+def _holds(read: Callable[[], bool]) -> bool:
+    """Whether a file can be read and has what it should have."""
     try:
-        if read_instance(disk) is not None:
-            return False
-    except Refused:
-        return False  # of a later build, or not to be read just now
+        return read()
     except (Corruption, DiskFailure, FileNotFoundError):
-        pass
-    _save(disk, instance)
-    return True
+        return False
 
 
 def _save(disk: Disk, instance: Instance) -> None:

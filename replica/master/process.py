@@ -289,10 +289,11 @@ class MasterProcess:
         begin with an empty one, and a build that does not know the level does not open the directory."""
         while True:
             level = finalized_level(state.catalog)
-            if state.cluster_id and state.cluster_id != checker.instance.cluster_id:
-                checker.instance = await asyncio.to_thread(join_cluster, disk, checker.instance, state.cluster_id)
-            if level > checker.instance.feature_level:
-                checker.instance = await asyncio.to_thread(raise_feature_level, disk, checker.instance, level)
+            async with checker.writing:
+                if state.cluster_id and state.cluster_id != checker.instance.cluster_id:
+                    checker.instance = await asyncio.to_thread(join_cluster, disk, checker.instance, state.cluster_id)
+                if level > checker.instance.feature_level:
+                    checker.instance = await asyncio.to_thread(raise_feature_level, disk, checker.instance, level)
             await asyncio.sleep(BELONG_PERIOD_S)
 
     async def _notice_removal(self, checker: FileChecker, state: MasterState, network: PeerNetwork) -> None:

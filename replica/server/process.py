@@ -251,8 +251,9 @@ class TabletServer:
             looks += 1
             if looks * LOOK_AT_FOLDERS_S >= CHECK_EVERY_S:
                 looks = 0
-                if await self._identity.repair():
-                    _log.error("P %s the instance file was damaged or missing: written again from memory", manager.uuid)
+                for what in await self._identity.repair():
+                    text = "P %s the %s was damaged, missing or an earlier one: written again from memory"
+                    _log.error(text, manager.uuid, what)
 
     async def _bounded(self, work: Awaitable[Any], seconds: float, what: str) -> None:
         try:

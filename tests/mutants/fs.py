@@ -320,9 +320,45 @@ MUTANTS = (
             "test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_with_the_command"
         ),
         file="replica/fs/instance.py",
+        function="_holds",
+        before="return False",
+        after="return True",
+    ),
+    Mutant(
+        name="earlier identity stays under a running server",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_file_check.py::"
+            "test_identity_and_marks_of_a_running_server_that_differ_are_written_again"
+        ),
+        file="replica/fs/instance.py",
         function="repair_instance",
-        before="pass",
-        after="return False",
+        before="read_instance(disk) == instance",
+        after="read_instance(disk) is not None",
+    ),
+    Mutant(
+        name="running server makes a mark in a mount point",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_file_check.py::"
+            "test_identity_and_marks_of_a_running_server_that_differ_are_written_again"
+        ),
+        file="replica/fs/instance.py",
+        function="repair_instance",
+        before="if disk.exists(path) and not",
+        after="if not",
+    ),
+    Mutant(
+        name="identity that finds no room ends the check",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_file_check.py::"
+            "test_identity_and_marks_of_a_running_server_that_differ_are_written_again"
+        ),
+        file="replica/fs/instance.py",
+        function="repair_instance",
+        before="with suppress(Refused):",
+        after="with suppress(KeyError):",
     ),
     Mutant(
         name="short write is the end",

@@ -52,6 +52,8 @@ class FileChecker:
         self._group = group
         self.instance = instance
         """The identity of this master, as it was written last."""
+        self.writing = asyncio.Lock()
+        """Held while the identity is written, so that no earlier one is written over it."""
         self.repaired = 0
         """The number of files that were written again."""
         self._reading: tuple[SegmentInfo, Generator[int, None, None]] | None = None
@@ -65,8 +67,8 @@ class FileChecker:
         try:
             await asyncio.to_thread(self._check_folders)
             repaired, lost = await self._group.check_files()
-            if await asyncio.to_thread(repair_instance, self._disk, self.instance):
-                repaired.append("instance file")
+            async with self.writing:
+                repaired += await asyncio.to_thread(repair_instance, self._disk, self.instance)
             read = await asyncio.to_thread(self._read_on)
         except Refused as error:
             if not may_pass(error):

@@ -29,8 +29,8 @@ class Identity:
         """The cluster's id; empty until a master of a cluster has answered."""
         return self._instance.cluster_id
 
-    async def repair(self) -> bool:
-        """Write the file again if it is missing or damaged; returns whether it did."""
+    async def repair(self) -> list[str]:
+        """Write the file and its marks again where they differ from memory; returns what was written."""
         async with self._joining:
             return await asyncio.to_thread(repair_instance, self._disk, self._instance)
 

@@ -7,12 +7,22 @@ import itertools
 import re
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.fs import MASTER, PROMISES, FolderWatch, RealDisk, join_cluster, open_or_format, read_instance
+from nyala.replica.fs import (
+    MASTER,
+    PROMISES,
+    FolderWatch,
+    RealDisk,
+    join_cluster,
+    open_or_format,
+    read_instance,
+    take_over,
+)
 from nyala.replica.master.catalog.catalog import CATALOG_ID
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.file_check import CHECK_EVERY_S, READ_BYTES, WAY_ON, FileChecker
@@ -20,6 +30,7 @@ from nyala.replica.master.options import MasterOptions
 from nyala.replica.master.process import MasterProcess
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Address, DiskFailure, Member, OpId, RaftConfig, ReplicaError, SystemClock
+from nyala.schemas import frame, unframe
 from tests.harness.server_pair import until
 from tests.unit.master.test_master_group import put
 
@@ -119,6 +130,47 @@ def test_small_file_that_is_lost_under_a_running_master_is_written_again(
 
     with_keeper(tmp_path, use)
     with_keeper(tmp_path, whole)
+
+
+@pytest.mark.parametrize("file", [SUPERBLOCK, METADATA, INSTANCE, RECORD])
+def test_small_file_of_an_earlier_time_under_a_running_master_is_written_again(file: str, tmp_path: Path) -> None:
+    """IN-21. Goal: a running master replaces a small file that reads well and is of an earlier time. Method: each file
+    as it was before two changes, the identity before the cluster was joined, the metadata before the election; the next
+    check writes it again."""
+    earlier = {"instance": {"cluster_id": ""}, "consensus_metadata": {"current_term": 0, "voted_for": ""}}
+
+    async def use(group: CatalogGroup, keeper: FileChecker) -> None:
+        await group.change(lambda: put("k/1", 1))
+        data = (tmp_path / file).read_bytes()
+        for schema in earlier if file in (METADATA, INSTANCE) else ():
+            with suppress(ValueError):
+                data = frame(schema, unframe(schema, data) | earlier[schema])
+        await two_segments(group)
+        before = (tmp_path / file).read_bytes()
+        assert data != before
+        (tmp_path / file).write_bytes(data)
+        await keeper.round()
+        assert keeper.repaired == 1 and (tmp_path / file).read_bytes() == before
+
+    with_keeper(tmp_path, use)
+    with_keeper(tmp_path, whole)
+
+
+def test_identity_is_not_written_again_while_it_changes(tmp_path: Path) -> None:
+    """IN-21. Goal: a check does not put an earlier identity in the place of the one that is just written. Method: a
+    check begins while the directory's identity is written: it waits, and then finds nothing to write."""
+
+    async def use(group: CatalogGroup, keeper: FileChecker) -> None:
+        async with keeper.writing:
+            changed = take_over(RealDisk(tmp_path), keeper.instance, 1)
+            check = asyncio.create_task(keeper.round())
+            done, _ = await asyncio.wait([check], timeout=0.3)
+            assert not done, "it waits"
+            keeper.instance = changed
+        await check
+        assert keeper.repaired == 0 and read_instance(RealDisk(tmp_path)) == changed
+
+    with_keeper(tmp_path, use)
 
 
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
@@ -313,15 +365,17 @@ def test_end_of_the_log_that_was_damaged_under_a_killed_master_is_told(
 
 def test_page_for_operators_has_each_file_of_a_master_and_the_times_of_this_code() -> None:
     """IN-21. Goal: the table for operators is complete, and its times are those of the code. Method: the table has each
-    file damaged, emptied and missing, of a running and of a stopped master, exactly once; its numbers are compared with
-    the code's."""
+    file damaged, emptied and missing, of a running and of a stopped master, and each small one of a running master of
+    an earlier time, exactly once; its numbers are compared with the code's."""
     page = (Path(__file__).resolve().parents[3] / "docs/operate/repair.md").read_text()
     page = page.partition("### When a file of a master is damaged")[2].partition("\n## ")[0]
     is_row = re.compile(r"\| [a-z' ]+ \| [a-z, ]+ \| (running|stopped) \|").match
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if is_row(line)]
     said = [(file, hurt, state) for file, hurts, state, *_ in rows for hurt in hurts.split(", ")]
     files = ["superblock", "consensus metadata", "log segment", "record of the log's end", "instance file"]
-    assert sorted(said) == sorted(itertools.product(files, ("damaged", "emptied", "missing"), ("running", "stopped")))
+    cases = [*itertools.product(files, ("damaged", "emptied", "missing"), ("running", "stopped"))]
+    cases += [(file, "earlier", "running") for file in files if file != "log segment"]
+    assert sorted(said) == sorted(cases)
     times = {"running": {f"{CHECK_EVERY_S:.0f} s", "86,400 s"}, "stopped": {"the start"}}
     assert all(within in times[state] for _, _, state, _, within, _ in rows)
     assert f"{READ_BYTES >> 20} MB a minute" in page and LOG in page

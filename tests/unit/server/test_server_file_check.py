@@ -41,6 +41,7 @@ from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, DiskFail
 from nyala.replica.wal import Log
 from nyala.schemas import frame, unframe
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
+from tests.harness.later_format import later_version
 from tests.harness.server_pair import Pair, run_pair, until
 from tests.harness.sim_disk import SimDisk
 from tests.unit.server.test_server_open import OTHER, served, two_tablets
@@ -564,6 +565,42 @@ def test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_
         open_or_format(disk, TestClock())
 
 
+def test_identity_and_marks_of_a_running_server_that_differ_are_written_again() -> None:
+    """IN-21. Goal: a readable identity of an earlier time, which another cluster or an earlier build would take over,
+    does not stay under a running server; nor does a mark with a flipped bit, with which the next start would be
+    refused. Method: for each field another value on the disk; each bit of each mark, and an emptied one. A mark that is
+    gone is not made, and a later build's identity is left alone; on a full disk the next call writes."""
+    disk = new_disk()
+    instance = replace(open_or_format(disk, TestClock()), cluster_id="c" * 32, inherited=True, takeover=3)
+    assert repair_instance(disk, instance) == ["instance file"] and not repair_instance(disk, instance)
+    whole = disk.read(INSTANCE)
+    others = {"uuid": "d" * 32, "kind": "MASTER", "cluster_id": "", "created_us": 1, "inherited": False, "takeover": 2}
+    for name, value in others.items():
+        repair_instance(disk, replace(instance, **{name: value}))  # type: ignore[arg-type]
+        assert disk.read(INSTANCE) != whole, name
+        assert repair_instance(disk, instance)[0] == "instance file" and disk.read(INSTANCE) == whole, name
+    for mark in (MARK, *(f"{folder}/{MARK}" for folder in PROMISES)):
+        held = disk.read(mark)
+        for bit in range(-1, 8 * len(held)):
+            hurt = bytearray(held if bit >= 0 else b"")
+            if bit >= 0:
+                hurt[bit // 8] ^= 1 << bit % 8
+            disk.poke(mark, bytes(hurt))
+            assert repair_instance(disk, instance) == [f"mark {mark}"] and disk.read(mark) == held
+        disk.poke(mark, b"x")
+        disk.fail_on("read", mark, "EIO")
+        assert repair_instance(disk, instance) == [f"mark {mark}"] and disk.read(mark) == held
+        disk.remove(mark)
+        assert not repair_instance(disk, instance) and not disk.exists(mark)
+        disk.poke(mark, held)
+    later = later_version(whole)
+    disk.poke(INSTANCE, later)
+    assert not repair_instance(disk, instance) and disk.read(INSTANCE) == later
+    disk.poke(INSTANCE, b"x")
+    disk.fail_on("replace", INSTANCE, "ENOSPC")
+    assert not repair_instance(disk, instance) and repair_instance(disk, instance) == ["instance file"]
+
+
 def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> None:
     """IN-21, IN-30. Goal: a file that cannot be opened for want of a resource is not taken for lost. Method: no file
     can be opened during a check."""
@@ -585,8 +622,8 @@ def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> Non
 
 def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
     """IN-21. Goal: the table for operators is complete, and its times are those of the code. Method: the table of the
-    page has each file, damaged, emptied and missing, of a running and of a stopped server, once; its seconds are the
-    constants."""
+    page has each file, damaged, emptied and missing, of a running and of a stopped server, once, and each small one of
+    a running server of an earlier time; its seconds are the constants."""
     page = (Path(__file__).resolve().parents[3] / "docs/operate/repair.md").read_text()
     page = page.partition("### When a file of a master is damaged")[0]
     is_row = re.compile(r"\| [a-z' ]+ \| [a-z, ]+ \| (running|stopped) \|").match
@@ -594,7 +631,8 @@ def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
     said = [(file, hurt, server) for file, hurts, server, *_ in rows for hurt in hurts.split(", ")]
     files = ["superblock", "consensus metadata", "block", "sidecar", "log segment", *RECORD, "instance file"]
     cases = itertools.product(files, ("damaged", "emptied", "missing"), ("running", "stopped"))
-    assert sorted(said) == sorted(cases)
+    earlier = [(file, "earlier", "running") for file in (*ROOTS, *RECORD, "instance file")]
+    assert sorted(said) == sorted([*cases, *earlier])
     options = ServerOptions(root="x")
     times = {"running": {f"{CHECK_EVERY_S:.0f} s", f"{options.scrub_interval_s:,.0f} s"}, "stopped": {"the start"}}
     assert all(within in times[server] for _, _, server, _, within, _ in rows)
