@@ -145,10 +145,7 @@ class Appender:
             active.finish()
 
     def repair_record(self) -> bool:
-        """Write the record of the log's end again if it is not as it was written last; returns whether it was not. A
-        folder that is gone is not made."""
-        if not self.disk.exists(self.folder):
-            return False
+        """Write the record of the log's end again if it is not as it was written last; returns whether it was not."""
         try:
             if read_newest(self.disk, self.folder) == self._end_said:
                 return False

@@ -25,7 +25,7 @@ from .format import EncodedEntry, encode_entry
 from .handles import Anchor, Pin, Replay, SegmentInfo
 from .options import WalOptions
 from .reader import Survivors, read_entries
-from .recovery import Recovered, forget_withheld, recover
+from .recovery import Recovered, forget_withheld, recover, repair_withheld
 from .reservation import OnDurable, Reservation, SlotState, Truncation
 from .retention import Retention
 
@@ -64,6 +64,7 @@ class Log:
         self._thread: threading.Thread | None = None
         self._removal_unsynced = False
         """Whether a segment's name was removed, and that is not durable yet."""
+        self._withheld = found.withheld
         self._index = found.index
         self._reserved = found.index.terms.copy()
         self._highest = max((info.last_index for info in found.segments), default=0)
@@ -456,14 +457,21 @@ class Log:
             return info
 
     def repair_record(self) -> bool:
-        """Write the record of the log's end again from memory if its file is missing or damaged; returns whether it
-        was. The next start would refuse the log because of it."""
+        """Write the record of the log's end, and the mark of a lost one, again from memory if a file is missing or
+        damaged; returns whether one was. The next start would refuse the log because of it, or vote too early. A folder
+        that is gone is not made."""
         with self._io:
-            return not self._closed and self._failure is None and self._appender.repair_record()
+            if self._closed or self._failure is not None or not self._disk.exists(self._folder):
+                return False
+            mark = self._withheld
+            marked = mark is not None and repair_withheld(self._disk, self._folder, mark)
+            return self._appender.repair_record() or marked
 
     def forget_withheld(self) -> None:
         """Remove the mark of a lost end, whose entries are back: a later start need not withhold anything."""
-        forget_withheld(self._disk, self._folder)
+        with self._io:
+            self._withheld = None
+            forget_withheld(self._disk, self._folder)
 
     def close(self) -> None:
         """Append what is ready, fail the rest, cut the open segment to its content and record the log's end.

@@ -8,7 +8,7 @@ import re
 import struct
 from dataclasses import dataclass, field, replace
 
-from nyala.replica.types import Code, Corruption, Disk, Entry, OpId, Refused
+from nyala.replica.types import Code, Corruption, Disk, DiskFailure, Entry, OpId, Refused
 
 from .format import (
     HEADER_BYTES_MAX,
@@ -288,6 +288,18 @@ def read_withheld(disk: Disk, folder: str) -> OpId | None:
     if magic != _WITHHELD_MAGIC:
         raise Corruption("the mark of a withheld entry is of another format", path=path)
     return OpId(term, index)
+
+
+def repair_withheld(disk: Disk, folder: str, withheld: OpId) -> bool:
+    """Write the mark again if it is not this one; returns whether it was not. Without it, the next start would vote
+    although its log lost entries that may have been acknowledged."""
+    try:
+        if read_withheld(disk, folder) == withheld:
+            return False
+    except (Corruption, DiskFailure):
+        pass
+    _save_withheld(disk, folder, withheld)
+    return True
 
 
 def standing_mark(disk: Disk, folder: str, last: OpId) -> OpId | None:

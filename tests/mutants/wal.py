@@ -35,10 +35,10 @@ MUTANTS = (
             ),
             (
                 "record goes into a lost folder",
-                "replica/wal/appender.py",
-                "Appender.repair_record",
-                "if not self.disk.exists(self.folder):",
-                'if self.folder == "":',
+                "replica/wal/log.py",
+                "Log.repair_record",
+                "not self._disk.exists(self._folder)",
+                "False",
             ),
             (
                 "record of appends is written",
@@ -51,10 +51,56 @@ MUTANTS = (
                 "closed log writes its record",
                 "replica/wal/log.py",
                 "Log.repair_record",
-                "not self._closed and",
+                "self._closed or",
                 "",
             ),
         )
+    ),
+    *(
+        Mutant(
+            name=name,
+            rows="IN-21",
+            test=(
+                "tests/unit/wal/test_wal_end.py::"
+                "test_mark_of_a_lost_end_that_is_damaged_beside_an_open_log_is_written_again"
+            ),
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, file, function, before, after in (
+            (
+                "mark of a lost end stays lost",
+                "replica/wal/log.py",
+                "Log.repair_record",
+                "mark is not None and repair_withheld(self._disk, self._folder, mark)",
+                "False",
+            ),
+            (
+                "earlier mark of a lost end stays",
+                "replica/wal/recovery.py",
+                "repair_withheld",
+                "read_withheld(disk, folder) == withheld",
+                "read_withheld(disk, folder) is not None",
+            ),
+            (
+                "mark of an end that is back is made again",
+                "replica/wal/log.py",
+                "Log.forget_withheld",
+                "self._withheld = None",
+                "pass",
+            ),
+        )
+    ),
+    Mutant(
+        name="header with a flipped bit is read",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_format.py::test_each_flipped_bit_of_a_header_is_damage_or_nothing",
+        file="replica/wal/format.py",
+        function="decode_header",
+        before='if int(meta["nyala.header_crc"]) != _header_crc(meta, marker):',
+        after='if int(meta["nyala.header_crc"]) < 0:',
     ),
     Mutant(
         name="callback before sync",

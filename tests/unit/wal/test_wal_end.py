@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from nyala.replica.types import Code, Corruption, DiskFailure, Entry, OpId, Refused
 from nyala.replica.wal import Log, dump_log, inspect_log, read_offline
+from nyala.replica.wal.format import seal
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
+from nyala.replica.wal.recovery import read_withheld
 from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
@@ -161,6 +163,37 @@ def test_log_that_lost_most_of_its_newest_segment_may_not_vote_until_it_has_it_a
     assert opened(disk) == (entries(1, 398), withheld)
     build(disk, lambda log: append_now(log, [entry(399)]))
     assert opened(disk) == (entries(1, 399), None)
+
+
+def test_mark_of_a_lost_end_that_is_damaged_beside_an_open_log_is_written_again() -> None:
+    """IN-21. Goal: a replica whose log lost its end does not vote after its next start because the mark was lost, too.
+    Method: beside the open log, flip each bit of the mark, cut it at each length, remove it, make it unreadable, and
+    put an earlier one in its place: it has the former bytes again. Once its entries are back, no mark is made."""
+    disk, mark = SimDisk(), f"{FOLDER}/withheld"
+    build(disk, lambda log: [append_now(log, [entry(index)]) for index in range(1, 5)])
+    path = segment_paths(disk)[-1]
+    disk.poke(path, disk.read(path)[: block_ends(disk, path)[2]])
+    log, _ = open_log(disk)
+    assert read_withheld(disk, FOLDER) == OpId(1, 4)
+    whole = disk.read(mark)
+    hurts: list[bytes | None] = [None, *(whole[:length] for length in range(len(whole)))]
+    for bit in range(8 * len(whole)):
+        hurts.append(bytes(byte ^ (1 << bit % 8) * (at == bit // 8) for at, byte in enumerate(whole)))
+    hurts.append(seal(whole[:-12] + (3).to_bytes(8, "little")))
+    for hurt in hurts:
+        assert not log.repair_record()
+        disk.remove(mark) if hurt is None else disk.poke(mark, hurt)
+        if hurt not in (None, hurts[-1]):
+            with pytest.raises(Corruption):
+                read_withheld(disk, FOLDER)
+        assert log.repair_record() and disk.read(mark) == whole
+    disk.fail_on("read", mark, "EIO")
+    assert log.repair_record() and disk.read(mark) == whole
+    append_now(log, entries(3, 4))
+    log.forget_withheld()
+    assert not log.repair_record() and not disk.exists(mark)
+    log.close()
+    assert opened(disk) == (entries(1, 4), None)
 
 
 def _killed() -> tuple[SimDisk, str]:

@@ -150,6 +150,21 @@ def test_damaged_header_is_corruption_and_a_later_one_is_said_to_be_later() -> N
             decode_header(_with(later), NAME)
 
 
+def test_each_flipped_bit_of_a_header_is_damage_or_nothing() -> None:
+    """IN-21. Goal: no flipped bit of a segment's header reads as a later build's, which nothing heals, or as another
+    header. Method: every bit: Corruption, or what was written (a zero of the checksum's number became a space)."""
+    read_well = 0
+    for bit in range(8 * len(BYTES)):
+        flipped = bytearray(BYTES)
+        flipped[bit // 8] ^= 1 << bit % 8
+        try:
+            assert decode_header(bytes(flipped), NAME) == HEADER, bit
+            read_well += 1
+        except Corruption as error:
+            assert not isinstance(error, LaterFormat), bit
+    assert read_well <= 10
+
+
 def _bytes(one: Entry, *, placed: bool = False, segment: int = 7) -> bytes:
     encoded = encode_entry(TABLET, one, placed=placed)
     assert encoded.length_bytes == len(encoded.head + encoded.payload)
