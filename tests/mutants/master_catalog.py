@@ -339,7 +339,7 @@ MUTANTS = (
         name="unknown codec jams the thread",
         rows="IN-90",
         test="tests/unit/master/test_master_topics.py::test_bytes_that_the_client_cannot_take_apart_are_stepped_over",
-        file="replica/master/kafka/kafka_reading.py",
+        file="replica/decision_executor/kafka_reading.py",
         function="_poll_one",
         before="""
             consumer.seek(partition, at + 1)

@@ -19,6 +19,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
 from nyala.replica.decision_executor import TOPICS, Fault, Unusable, read_record
+from nyala.replica.decision_executor.kafka_reading import poll
 from nyala.replica.types import (
     KAFKA_AWAY,
     PLAINTEXT,
@@ -32,7 +33,6 @@ from nyala.replica.types import (
 )
 from nyala.schemas import encode_record
 
-from .kafka_reading import poll
 from .kafka_state import CHANNELS, Doing, KafkaState
 from .outbox import Item, Outbox
 from .proposals import Consider, Proposals, place_of

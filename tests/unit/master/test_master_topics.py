@@ -14,9 +14,9 @@ from kafka import TopicPartition
 from kafka.errors import CorruptRecordError, KafkaConnectionError, UnsupportedCodecError
 
 from nyala.replica.decision_executor import Fault, read_record
+from nyala.replica.decision_executor.kafka_reading import poll
 from nyala.replica.master.collection_pauses import CollectionPauses
 from nyala.replica.master.kafka.kafka_link import KafkaLink
-from nyala.replica.master.kafka.kafka_reading import poll
 from nyala.replica.master.kafka.kafka_state import Doing, KafkaState, Link
 from nyala.replica.master.kafka.kafka_status import kafka_status
 from nyala.replica.master.kafka.proposals import UNDECIDED_MAX, Proposals
