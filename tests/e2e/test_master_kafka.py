@@ -18,6 +18,7 @@ from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline.decision_tasks import newest
 from nyala.replica.client import Client
 from nyala.replica.decision_executor import TOPICS, Unusable, execute, read_record
+from nyala.replica.decision_executor.kafka_reading import poll
 from nyala.replica.policy import inputs_of
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
@@ -46,6 +47,15 @@ def broker(tmp_path: Path) -> Iterator[KafkaBroker]:
         yield made
     finally:
         made.close()
+
+
+class OtherHeader(str):
+    """The name of a header that another client wrote in no UTF-8: kafka-python cannot decode the record."""
+
+    __slots__ = ()
+
+    def encode(self, *_: Any) -> bytes:
+        return b"\xff"
 
 
 class Topics:
@@ -80,11 +90,10 @@ class Topics:
             while any(consumer.position(p) < ends[p] for p in partitions):
                 if time.monotonic() > deadline:
                     raise KafkaError(f"{topic} could not be read to its end")
-                for records in consumer.poll(timeout_ms=200).values():
-                    for r in records:
-                        record = None if r.value is None else read_record(TOPICS[name], r.key, r.value)
-                        if not isinstance(record, Unusable):
-                            found.append(((r.key or b"").decode(errors="replace"), record))
+                for _, r in poll(consumer, 500, lambda *_: None):
+                    record = None if r.value is None else read_record(TOPICS[name], r.key, r.value)
+                    if not isinstance(record, Unusable):
+                        found.append(((r.key or b"").decode(errors="replace"), record))
             return found
         finally:
             consumer.close()
@@ -96,10 +105,10 @@ class Topics:
     def propose(self, proposal: dict[str, Any]) -> None:
         self.send("x.proposals", proposal["tablet_id"].encode(), encode("proposal", proposal))
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+    def send(self, topic: str, key: bytes | None, value: bytes | None, **more: Any) -> None:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         try:
-            producer.send(topic, key=key, value=value).get(timeout=120)
+            producer.send(topic, key=key, value=value, **more).get(timeout=120)
         finally:
             producer.close()
 
@@ -233,10 +242,11 @@ def send_hostile(topics: Topics, tablet_id: str, proposal: dict[str, Any]) -> in
         for value in everywhere:
             topics.send(f"x.{name}", b"\xff\0" if name == "proposals" else tablet_id.encode(), value)
         topics.send(f"x.{name}", None if name in ("proposals", "outcomes") else b"nobody", b"\0")
+        topics.send(f"x.{name}", b"h", b"\0", headers=[(OtherHeader("h"), b"")])
     own = tablet_id.encode()
     topics.send("x.proposals", own, encode("proposal", {**proposal, "proposal_id": "hostile", "deadline_us": -5}))
     topics.send("x.proposals", own, encode("proposal", {**proposal, "to_uuid": "u" * 60_000, "proposal_id": "h2"}))
-    return len(everywhere) + 3
+    return len(everywhere) + 4
 
 
 @pytest.mark.deep

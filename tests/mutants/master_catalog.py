@@ -340,11 +340,27 @@ MUTANTS = (
         rows="IN-90",
         test="tests/unit/master/test_master_topics.py::test_bytes_that_the_client_cannot_take_apart_are_stepped_over",
         file="replica/decision_executor/kafka_reading.py",
-        function="_poll_one",
-        before="""
-            consumer.seek(partition, at + 1)
-        """,
-        after="",
+        function="_poll_each",
+        before="at[partition] = begin[partition] + 1",
+        after="at[partition] = begin[partition]",
+    ),
+    Mutant(
+        name="fetch that cannot be decoded is polled again",
+        rows="IN-90",
+        test="tests/unit/master/test_master_topics.py::test_bytes_that_the_client_cannot_take_apart_are_stepped_over",
+        file="replica/decision_executor/kafka_reading.py",
+        function="_poll_each",
+        before="consumer.seek(partition, begin[partition] + 1)",
+        after="pass",
+    ),
+    Mutant(
+        name="records before an outage are lost",
+        rows="IN-90",
+        test="tests/unit/master/test_master_topics.py::test_broker_that_is_away_is_not_taken_for_bad_bytes",
+        file="replica/decision_executor/kafka_reading.py",
+        function="_poll_each",
+        before="at = begin",
+        after="pass",
     ),
     Mutant(
         name="reconnecting is shown as connected",
