@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         letters_held,
         replay_letters,
     )
+    from .decision_log import DecisionLog
+    from .decision_story import Event, Step, Told, story, without_beginning
     from .decisions import DecisionsOptions, DecisionsProgress, DecisionsQuery
     from .decode import RowDecoder, WriterSchema
     from .driver import end_in_order

@@ -54,6 +54,7 @@ COMMANDS = {
     "upgrade": Place("upgrade:app", "which builds run, and the feature level of the cluster"),
     "copy": Place("copies:app", "tablet copies under way"),
     "source": Place("sources:app", "source positions: what of Kafka is in the tables"),
+    "decisions": Place("decisions:app", "what was proposed, decided and done, as Kafka has it"),
     "dead-letter": Place("letters:app", "records that did not become rows"),
     "quarantine": Place("quarantine:app", "data of deleted replicas, kept for a look"),
     "fs": Place("fs:app", "directories of stopped servers"),

@@ -19,7 +19,7 @@ def outcome_of(decision: Decision, error: Refused | None, message: str = "") -> 
     else:
         result, code = Result.REFUSED if error.code in STALE_CODES else Result.FAILED, error.code
     return Outcome(
-        subject_id=f"{decision.tablet_id}@{decision.catalog_term}.{decision.version}",
+        subject_id=decision.id,
         plan_id=decision.plan_id,
         tablet_id=decision.tablet_id,
         result=result,

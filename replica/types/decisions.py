@@ -65,6 +65,11 @@ class Decision:
     leader_address: str = ""
 
     @property
+    def id(self) -> str:
+        """Return the text by which an outcome names the decision: `tablet@term.version`."""
+        return f"{self.tablet_id}@{self.catalog_term}.{self.version}"
+
+    @property
     def need(self) -> tuple[object, ...]:
         """Return a value that is equal for two decisions that need the same: it leaves out the reason, and where the
         leader is at the moment."""

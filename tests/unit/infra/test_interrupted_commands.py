@@ -30,6 +30,7 @@ READS = {
     "status", "env", "table list", "table describe", "table scan", "schema show", "schema list", "tablet list",
     "server list", "server quiesce status",
     "master list", "cluster check", "upgrade status", "copy list", "source list", "dead-letter list",
+    "decisions list", "decisions tail", "decisions explain",
     "quarantine list", "fs uuid", "local-replica list", "local-replica dump", "wal dump", "cmeta dump", "cmeta print",
     "superblock dump",
 }  # fmt: skip

@@ -1,0 +1,192 @@
+"""What became of proposals and decisions, in the order of time, made of the records on the masters' topics. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nyala.replica.types import (
+    Code,
+    ConfigEdit,
+    Decision,
+    EditKind,
+    Outcome,
+    Proposal,
+    Subject,
+    Wanted,
+    read_number,
+)
+
+TEXT_CHARS_MAX = 1_000
+"""The most characters of a reason or a change that an event keeps, because a foreign record may have 64 KiB: 20,000
+events have at most 100 MB."""
+
+
+class Step(StrEnum):
+    """A step of a change. ACCEPTED to FAILED are the results of outcomes."""
+
+    PROPOSED = "PROPOSED"
+    ACCEPTED = "ACCEPTED"
+    REFUSED = "REFUSED"
+    DECIDED = "DECIDED"
+    DONE = "DONE"
+    FAILED = "FAILED"
+    WITHDRAWN = "WITHDRAWN"
+    """The decision is needed no more: it was carried out, or the cluster has changed."""
+
+
+_BEGINS = {Subject.PROPOSAL: Step.PROPOSED, Subject.DECISION: Step.DECIDED}
+_RANK = {
+    step: rank
+    for rank, step in enumerate((Step.PROPOSED, Step.ACCEPTED, Step.DECIDED, Step.DONE, Step.FAILED, Step.REFUSED))
+}
+"""The order of steps at one time; a withdrawal is last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One step of a change, as one record told it."""
+
+    at_us: int
+    """Wall-clock time of the process that wrote the record. Clocks of processes differ."""
+    tablet_id: str
+    table_id: str = ""
+    step: Step
+    subject: Subject
+    subject_id: str = ""
+    """The proposal's id, or `tablet@term.version` of a decision; empty for a withdrawal."""
+    plan_id: str = ""
+    by: str = ""
+    change: str = ""
+    reason: str = ""
+    code: str = ""
+    """The name of an outcome's code; empty if it is OK."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One line of the story: an event, and the step since which `took_us` is measured; "" and None if it is not
+    known."""
+
+    event: Event
+    since: str = ""
+    took_us: int | None = None
+
+
+def event_of(record: Proposal | Decision | Outcome | None, tablet_id: str, at_us: int) -> Event:
+    """Return the event of a record that was written at `at_us`. None withdraws the decision of `tablet_id`.
+
+    An outcome has a time of its own, because it is published later while Kafka is away.
+    """
+    match record:
+        case Proposal():
+            return Event(
+                at_us=at_us, tablet_id=record.tablet_id, step=Step.PROPOSED, subject=Subject.PROPOSAL,
+                subject_id=record.proposal_id, plan_id=record.plan_id, change=_wanted_text(record),
+                by="a job" if record.plan_id else "", reason=record.reason[:TEXT_CHARS_MAX],
+            )  # fmt: skip
+        case Decision():
+            return Event(
+                at_us=at_us, tablet_id=record.tablet_id, table_id=record.table_id, step=Step.DECIDED,
+                subject=Subject.DECISION, subject_id=record.id, plan_id=record.plan_id, change=_decided_text(record),
+                by=f"the masters, term {record.catalog_term}", reason=record.reason[:TEXT_CHARS_MAX],
+            )  # fmt: skip
+        case Outcome():
+            return Event(
+                at_us=record.at_us or at_us, tablet_id=record.tablet_id, step=Step(record.result.value),
+                subject=record.subject, subject_id=record.subject_id, plan_id=record.plan_id, by=record.executor,
+                reason=record.message[:TEXT_CHARS_MAX], code=read_number(Code, record.code).name if record.code else "",
+            )  # fmt: skip
+    return Event(
+        at_us=at_us, tablet_id=tablet_id, step=Step.WITHDRAWN, subject=Subject.DECISION, by="the masters",
+        reason="needed no more",
+    )  # fmt: skip
+
+
+def story(events: Iterable[Event]) -> list[Told]:
+    """Return the events in the order of time, each once, with the time since the step before it:
+
+    - of an outcome, since its proposal or decision;
+    - of a decision, since the last step of its plan at its tablet;
+    - of a withdrawal, since the last decision of its tablet.
+
+    An outcome never stands before its proposal or decision, although its writer's clock may be behind. Its time is not
+    known then. The order in which the events are given, and repetitions of them, change nothing.
+    """
+    once: dict[tuple[object, ...], Event] = {}
+    for event in sorted(set(events), key=_order):
+        once.setdefault(_identity(event), event)
+    begun = {_thing(e): e for e in once.values() if e.step in _BEGINS.values()}
+    moved: list[tuple[Event, int]] = []
+    for event in once.values():
+        first = begun.get(_thing(event))
+        moved.append((event, max(event.at_us, first.at_us) if first else event.at_us))
+    told: list[Told] = []
+    last_of_plan: dict[tuple[str, str], Event] = {}
+    last_decision: dict[str, Event] = {}
+    for event, _ in sorted(moved, key=lambda each: (each[1], _order(each[0])[1:])):
+        plan = event.tablet_id, event.plan_id
+        match event.step:
+            case Step.PROPOSED:
+                before = None
+            case Step.DECIDED:
+                before = last_of_plan.get(plan) if event.plan_id else None
+                last_decision[event.tablet_id] = event
+            case Step.WITHDRAWN:
+                before = last_decision.get(event.tablet_id)
+            case _:
+                before = begun.get(_thing(event))
+        last_of_plan[plan] = event
+        took_us = event.at_us - before.at_us if before else -1
+        told.append(Told(event, before.step, took_us) if before and took_us >= 0 else Told(event))
+    return told
+
+
+def without_beginning(told: Iterable[Told]) -> int:
+    """Return how many outcomes are of decisions that are not among the events."""
+    known = [each.event for each in told]
+    decided = {_thing(event) for event in known if event.step is Step.DECIDED}
+    outcomes = [e for e in known if e.subject is Subject.DECISION and e.step not in (Step.DECIDED, Step.WITHDRAWN)]
+    return sum(_thing(event) not in decided for event in outcomes)
+
+
+def _thing(event: Event) -> tuple[object, ...]:
+    """Return what an event is about: a proposal or a decision of a tablet."""
+    return event.subject, event.subject_id, event.tablet_id
+
+
+def _identity(event: Event) -> tuple[object, ...]:
+    """Return a value that is equal for records of one event. A proposal or decision that its sender wrote again, in
+    doubt whether Kafka has it, has another time."""
+    return _thing(event) if event.step in _BEGINS.values() else (event,)
+
+
+def _order(event: Event) -> tuple[object, ...]:
+    texts = event.tablet_id, event.subject, event.subject_id, event.plan_id, event.by, event.change, event.reason
+    return (event.at_us, _RANK.get(event.step, len(_RANK)), *texts, event.table_id, event.code)
+
+
+def _wanted_text(proposal: Proposal) -> str:
+    if proposal.wanted is Wanted.MOVE_REPLICA:
+        return f"move a replica from {proposal.from_uuid or 'nowhere'} to {proposal.to_uuid}"
+    return f"hand leadership to {proposal.to_uuid}"
+
+
+def _decided_text(decision: Decision) -> str:
+    edits = ", ".join(map(_edit_text, decision.edits))
+    return edits[:TEXT_CHARS_MAX] or f"hand leadership to {decision.target_uuid}"
+
+
+def _edit_text(edit: ConfigEdit) -> str:
+    member = edit.member
+    if edit.kind is EditKind.REMOVE:
+        return f"remove {member.uuid}"
+    marks = {
+        "no vote": not member.votes,
+        "no data": not member.holds_data,
+        "to be promoted": member.promote,
+        "to be replaced": member.replace,
+    }
+    told = ", ".join(name for name, holds in marks.items() if holds)
+    return f"{edit.kind.value} {member.uuid}" + (f" ({told})" if told else "")
