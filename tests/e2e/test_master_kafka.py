@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from nyala.infra.cli.app import app
 from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline.decision_tasks import newest
 from nyala.replica.client import Client
@@ -204,6 +207,43 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
 
         wait_until(counted, "every record that nobody can use is counted")
         assert {c.link for c in stub.Status(pb.Empty(), timeout=30).kafka} == {"connected"}
+
+
+def test_move_that_the_master_carries_out_is_explained(broker: KafkaBroker) -> None:
+    """Goal: `nyala decisions explain` shows a whole move, each outcome with its decision, as a master with an executor
+    of its own writes it. Method: propose a move; wait for its end; read it back."""
+    with local_cluster() as cluster:
+        _, tablets = start(cluster, broker.bootstrap, 4, "--execute-decisions=master")
+        topics, tablet = Topics(broker.bootstrap), tablets[0]
+        members = {m.uuid for m in tablet.config.members}
+        source = next(u for u in sorted(members) if u != tablet.leader_uuid)
+        target = next(s.uuid for s in cluster.servers if s.uuid not in members)
+        opid = {"term": tablet.config.opid.term, "index": tablet.config.opid.index}
+        topics.propose(
+            {
+                "proposal_id": "p", "plan_id": "plan", "tablet_id": tablet.tablet_id, "wanted": "MOVE_REPLICA",
+                "from_uuid": source, "to_uuid": target, "config_opid": opid, "deadline_us": 0, "reason": "better",
+                "reserved": b"",
+            }
+        )  # fmt: skip
+
+        def explained() -> list[dict[str, Any]] | None:
+            line = ["decisions", "explain", tablet.tablet_id[:12], "--json", "--kafka", broker.bootstrap]
+            done = CliRunner().invoke(app, [*line, "--topic-prefix", "x."])
+            found = [json.loads(each) for each in done.stdout.splitlines()]
+            ended = any(one["step"] == "DONE" and one["subject"] == "PROPOSAL" for one in found)
+            whole = ended and sum(one["step"] == "WITHDRAWN" for one in found) >= 2
+            assert not whole or not done.stderr, done.stderr
+            return found if whole else None
+
+        found = wait_until(explained, "the move is done, and every step of it is in Kafka")
+        steps = [one["step"] for one in found]
+        assert steps[:3] == ["PROPOSED", "ACCEPTED", "DECIDED"] and {one["plan_id"] for one in found} == {"plan", ""}
+        outcomes = [
+            one for one in found if one["subject"] == "DECISION" and one["step"] in ("DONE", "REFUSED", "FAILED")
+        ]
+        assert len(outcomes) >= 2 and all(one["since"] == "DECIDED" for one in outcomes), found
+        assert found[0]["change"] == f"move a replica from {source} to {target}"
 
 
 def test_topic_of_reports_that_was_deleted_is_whole_again(broker: KafkaBroker) -> None:

@@ -6,6 +6,30 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="outcomes name decisions that Kafka does not have",
+        test="tests/e2e/test_master_kafka.py::test_move_that_the_master_carries_out_is_explained",
+        file="replica/master/decisions/reconciler.py",
+        function="Reconciler.tick",
+        before="self._versions.begin_tick()",
+        after="pass",
+    ),
+    Mutant(
+        name="each sink has versions of its own",
+        test="tests/unit/master/test_master_sent_decisions.py::test_sinks_give_a_decision_of_one_tick_one_version",
+        file="replica/master/decisions/sent_decisions.py",
+        function="Versions.next",
+        before="if self._of_tick is None or tablet_id not in self._of_tick:",
+        after="if True:",
+    ),
+    Mutant(
+        name="one version for all ticks",
+        test="tests/unit/master/test_master_sent_decisions.py::test_sinks_give_a_decision_of_one_tick_one_version",
+        file="replica/master/decisions/sent_decisions.py",
+        function="Versions.begin_tick",
+        before="self._of_tick = {}",
+        after="self._of_tick = self._of_tick or {}",
+    ),
+    Mutant(
         name="identity of a master is not checked",
         rows="IN-82",
         test="tests/unit/master/test_master_answers.py::test_identity_of_a_master_is_checked",

@@ -149,6 +149,7 @@ class Reconciler:
         wanted = copies_in_place(unwell, caps, state.soft.renew_order_ages(state.mono_us), load)
         state.soft.order_copies_in_place({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, state.mono_us)
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
+        self._versions.begin_tick()
         for sink in self._sinks:
             self._publish(sink, decisions, addresses)
         refreshed, kept.refreshed = kept.refreshed, set()

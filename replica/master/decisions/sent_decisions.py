@@ -23,12 +23,21 @@ class Versions:
     def __init__(self) -> None:
         self._term = -1
         self._of: dict[str, int] = {}
+        self._of_tick: dict[str, int] | None = None
+
+    def begin_tick(self) -> None:
+        """Give a tablet's decision one version until the next call, whichever sinks publish it: the outcome of an
+        executor names the decision that is in Kafka. Each sink asks at most once for a tablet meanwhile."""
+        self._of_tick = {}
 
     def next(self, tablet_id: str, catalog_term: int) -> int:
         """The next version of a tablet in that term."""
         if catalog_term != self._term:
             self._term, self._of = catalog_term, {}
-        self._of[tablet_id] = self._of.get(tablet_id, 0) + 1
+        if self._of_tick is None or tablet_id not in self._of_tick:
+            self._of[tablet_id] = self._of.get(tablet_id, 0) + 1
+        if self._of_tick is not None:
+            self._of_tick[tablet_id] = self._of[tablet_id]
         return self._of[tablet_id]
 
 

@@ -41,6 +41,26 @@ def test_sent_decisions_a_need_is_said_once_and_again_with_back_off() -> None:
     assert said == [(0, 1), (10, 2), (30, 3), (55, 4), (80, 5)]
 
 
+def test_sinks_give_a_decision_of_one_tick_one_version() -> None:
+    """Goal: the outcome of the master's own executor names the decision that is in Kafka. Method: two sinks publish in
+    one tick; then one of them alone, as after a reconnection; then both again, for two tablets."""
+    versions = Versions()
+    sinks = [SentDecisions(OPTIONS, versions) for _ in range(2)]
+
+    def tick(at_s: int, which: list[SentDecisions], *needed: Decision) -> list[list[int]]:
+        versions.begin_tick()
+        found = [sink.update(needed, {}, at_s * SECOND, at_s * SECOND) for sink in which]
+        return [[one.version for one in each.values() if one is not None] for each in found]
+
+    assert tick(0, sinks, REMOVE) == [[1], [1]]
+    sinks[1].forget()
+    assert tick(1, sinks, REMOVE) == [[], [2]]
+    assert tick(10, sinks, REMOVE) == [[3], []]
+    moved = replace(REMOVE, config_opid=OpId(2, 8))
+    assert tick(12, sinks, moved, replace(REMOVE, tablet_id="u")) == [[4, 1], [4, 1]]
+    assert tick(13, sinks, replace(REMOVE, catalog_term=4)) == [[1], [1]]
+
+
 def test_sent_decisions_a_record_is_what_the_schema_says() -> None:
     """Goal: readers of the topic decode it. Method: encode and decode, compare the four checks of a decision."""
     record = Sent().say(5, REMOVE)["t"]
