@@ -218,6 +218,7 @@ FROM_OUR_OWN = {
     "replica/types/errors.py": "the two functions themselves",
     "replica/api/definitions.py": "a word of the caller's code, which an expression has matched",
     "replica/master/decisions/reconciler.py": "one enum of this build into another",
+    "pipeline/decision_story.py": "a result that the codec has checked; each of them is a step",
     "pipeline/decode.py": "a code that this task's own columns hold",
     "pipeline/publish.py": "a word of the caller's code, one of those that there are",
     "replica/rpc/errors.py": "an unknown code becomes ILLEGAL_STATE with the text that came with it",
