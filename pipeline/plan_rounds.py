@@ -70,8 +70,8 @@ def run_rounds(parser: argparse.ArgumentParser, options: Callable[[argparse.Name
     """Run one or several rounds, each with a plan of its own; return the job's exit status.
 
     0: planned, proposed or, with --wait, all done. 2: with --wait, some moves were refused, failed or still wait,
-    tablets were left alone because they are not settled or because no other server can take them, or the last of
-    several rounds still had something to move. 1: the job could not run.
+    moves were left out by the caps, tablets were left alone because they are not settled or because no other server can
+    take them, or the last of several rounds still had something to move. 1: the job could not run.
     """
     log_to_stderr(logging.WARNING)
     given = parsed(parser)
@@ -114,6 +114,7 @@ def _carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wa
             "state": state,
             "unsettled": plan.unsettled,
             "stuck": plan.stuck,
+            "left_out_by_caps": plan.left_out,
         }
         newest, oldest = plan.ages_s
         say(json.dumps(told | {"dry_run": given.dry_run, "newest_input_age_s": newest, "oldest_input_age_s": oldest}))

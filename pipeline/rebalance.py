@@ -25,6 +25,7 @@ from nyala.replica.policy import (
     Inputs,
     Move,
     MoveKind,
+    Moves,
     TabletView,
     inputs_of,
     not_settled,
@@ -90,7 +91,7 @@ class RebalanceOptions:
         """Return the ids of the tables that the plan is about; empty: all. `names`: table names by table id."""
         return frozenset()
 
-    def moves(self, view: ClusterView, subject: frozenset[str]) -> list[Move]:
+    def moves(self, view: ClusterView, subject: frozenset[str]) -> Moves:
         """Return the moves that the view needs; `subject` as of that function. Pure."""
         return plan_rebalance(view, self.caps)
 
@@ -123,7 +124,7 @@ class PlacementOptions(RebalanceOptions):
             )
         return frozenset(of_name[name] for name in self.tables)
 
-    def moves(self, view: ClusterView, subject: frozenset[str]) -> list[Move]:
+    def moves(self, view: ClusterView, subject: frozenset[str]) -> Moves:
         """Return the moves that these goals need. Pure."""
         goals = Goals(
             tables=subject,
@@ -137,7 +138,8 @@ class PlacementOptions(RebalanceOptions):
 @dataclass(frozen=True)
 class Plan:
     """Moves for a view, which was made of `inputs`. `names`: table names by table id; `subject`: the ids of the tables
-    that the plan is about, none for all."""
+    that the plan is about, none for all; `left_out`: the replica moves that the caps left out, as far as they
+    were counted."""
 
     plan_id: str
     view: ClusterView
@@ -145,6 +147,7 @@ class Plan:
     names: Mapping[str, str]
     inputs: Inputs
     subject: frozenset[str] = frozenset()
+    left_out: int = 0
 
     @property
     def ages_s(self) -> tuple[float, float]:
@@ -174,7 +177,7 @@ class Plan:
     @property
     def complete(self) -> bool:
         """Return whether nothing remains to be planned once the moves are done."""
-        return not self.unsettled and not self.stuck
+        return not self.unsettled and not self.stuck and not self.left_out
 
 
 def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
@@ -236,8 +239,9 @@ class Rebalancer:
         if drained:
             check_room(view)
         subject = self._options.subject(names)
-        moves = (replace(m, reason=named(m, names)) for m in self._options.moves(view, subject))
-        return Plan(new_uuid(), view, tuple(moves), names, inputs, subject)
+        planned = self._options.moves(view, subject)
+        moves = tuple(replace(m, reason=named(m, names)) for m in planned)
+        return Plan(new_uuid(), view, moves, names, inputs, subject, planned.left_out)
 
     def _inputs(self) -> tuple[Inputs, int]:
         """Return inputs of which a plan can be made, and the wall-clock time at which they were read."""
@@ -417,7 +421,13 @@ def describe(plan: Plan) -> str:
     lines += ["", f"replica skew over the cluster: {skew(view)}"]
     lines += [f"replica skew of table {name}: {skew(view, table)}" for table, name in sorted(plan.names.items())]
     lines.append("")
-    if not plan.moves:
+    if plan.left_out:
+        lines.append(
+            f"the caps leave out {plan.left_out} moves or more (--moves-max, --moves-per-server-max; an exchange of "
+            "two replicas needs 2 of each): the cluster is not even after this plan. Plan again when its moves are "
+            "done, or raise the caps"
+        )
+    elif not plan.moves:
         lines.append("nothing to move")
     if plan.unsettled:
         lines.append(left_alone(plan))

@@ -17,6 +17,7 @@ from .views import (
     Health,
     Move,
     MoveKind,
+    Moves,
     ServerView,
     TabletView,
 )

@@ -8,7 +8,7 @@ from itertools import product
 from statistics import fmean
 
 from .layout import Layout
-from .views import Move
+from .views import Caps, Move
 
 UNEVEN_BYTES_MIN = 1 << 30
 UNEVEN_SHARE = 0.1
@@ -23,17 +23,24 @@ _Step = tuple[tuple[str, str, str], ...]
 """Replica moves that belong together: tablet, source, target."""
 
 
-def even_bytes(layout: Layout) -> Iterator[tuple[Move, ...]]:
+def even_bytes(layout: Layout, caps: Caps) -> Iterator[tuple[Move, ...]]:
     """Plan moves, and exchanges of two replicas of one table, from servers with more bytes to servers with fewer.
 
     A move goes only where fewer replicas are, of the table and in all; an exchange changes no number. Each lowers the
     difference of two servers by what counts as uneven, and with it the sum of the squared bytes, so the plans end.
+    If `caps` allow no exchange at all, single moves come first, and what exchanges are left to do comes last.
     """
+    if min(caps.moves_max, caps.moves_per_server_max) < 2:
+        yield from _evened(layout, exchanges=False)
+    yield from _evened(layout, exchanges=True)
+
+
+def _evened(layout: Layout, *, exchanges: bool) -> Iterator[tuple[Move, ...]]:
     held = {u: sum(map(layout.size, layout.on(u))) for u in layout.targets}
     if not held:
         return
     uneven = max(UNEVEN_BYTES_MIN, UNEVEN_SHARE * fmean(held.values()))
-    while step := _best_step(layout, held, uneven):
+    while step := _best_step(layout, held, uneven, exchanges=exchanges):
         (_, fuller, emptier), *_ = step
         text = f"server {fuller} has {held[fuller] / 1e9:.1f} GB, {emptier} {held[emptier] / 1e9:.1f} GB"
         for tablet, source, target in step:
@@ -42,18 +49,21 @@ def even_bytes(layout: Layout) -> Iterator[tuple[Move, ...]]:
         yield tuple(layout.move(*each, text) for each in step)
 
 
-def _best_step(layout: Layout, held: dict[str, int], uneven: float) -> _Step | None:
+def _best_step(layout: Layout, held: dict[str, int], uneven: float, *, exchanges: bool) -> _Step | None:
     """Return the best step between the two most uneven servers that have one; None if there is none."""
     order = sorted(held, key=lambda u: (held[u], u))
     for source, target in product(order[::-1][:_SERVERS], order[:_SERVERS]):
         gap = held[source] - held[target]
-        found = ((abs(gap - 2 * more), copied, step) for more, copied, step in _steps(layout, source, target))
+        found = (
+            (abs(gap - 2 * more), copied, step)
+            for more, copied, step in _steps(layout, source, target, exchanges=exchanges)
+        )
         if best := min((each for each in found if gap - each[0] >= uneven), default=None):
             return best[-1]
     return None
 
 
-def _steps(layout: Layout, source: str, target: str) -> Iterator[tuple[int, int, _Step]]:
+def _steps(layout: Layout, source: str, target: str, *, exchanges: bool) -> Iterator[tuple[int, int, _Step]]:
     """Yield (bytes that the target has more afterwards, bytes to copy, step) of each step that may be planned."""
     fewer = layout.count(source) > layout.count(target)
     for table in layout.tables:
@@ -61,6 +71,8 @@ def _steps(layout: Layout, source: str, target: str) -> Iterator[tuple[int, int,
         if fewer and layout.count(source, table) > layout.count(target, table):
             for tablet in large:
                 yield layout.size(tablet), layout.size(tablet), ((tablet, source, target),)
+        if not exchanges:
+            continue
         small = nsmallest(_TABLETS, sorted(layout.free(table, target, source)), layout.size)
         for tablet, other in product(large, small):
             sizes = layout.size(tablet), layout.size(other)

@@ -12,7 +12,7 @@ from .layout import Layout, move_of
 from .membership import can_commit
 from .placement import replacements_for
 from .rebalance import bounded, drain, even, plan_leaders, spread_out
-from .views import Caps, ClusterView, Move, MoveKind, TabletView
+from .views import Caps, ClusterView, Move, MoveKind, Moves, TabletView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Goals:
         return not self.tables or table_id in self.tables
 
 
-def plan_placement(view: ClusterView, goals: Goals, caps: Caps) -> list[Move]:
+def plan_placement(view: ClusterView, goals: Goals, caps: Caps) -> Moves:
     """Return the moves that reach `goals`, the most urgent first, cut to `caps`; empty if they are reached. Pure.
 
     Failed replicas come first, beginning with the tablets that can lose the fewest further ones; then draining servers,
@@ -41,8 +41,9 @@ def plan_placement(view: ClusterView, goals: Goals, caps: Caps) -> list[Move]:
     """
     layout = Layout(view)
     layout.busy |= {name for name, t in layout.tablets.items() if not goals.covers(t.table_id)}
-    moves = list(bounded(((move,) for move in _plan(view, layout, goals)), caps))
-    return [*moves, *plan_leaders(view, {m.tablet_id for m in moves}, goals.tables)]
+    moves = bounded(((move,) for move in _plan(view, layout, goals)), caps)
+    moves.extend(plan_leaders(view, {m.tablet_id for m in moves}, goals.tables))
+    return moves
 
 
 def _plan(view: ClusterView, layout: Layout, goals: Goals) -> Iterable[Move]:

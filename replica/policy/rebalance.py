@@ -18,10 +18,13 @@ from itertools import chain
 from .even_bytes import even_bytes
 from .layout import Layout, move_of
 from .locations import Pairs, spreading_moves
-from .views import Caps, ClusterView, Move, MoveKind, TabletView
+from .views import Caps, ClusterView, Move, MoveKind, Moves, TabletView
+
+LEFT_OUT_MAX = 1000
+"""A plan that has all the moves that its caps allow counts so many further ones, and then ends."""
 
 
-def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
+def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> Moves:
     """Return moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty if nothing is to be
     done.
 
@@ -29,11 +32,12 @@ def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
     out, then the cluster, then the bytes; then leaders. Tablets of `not_settled` are not moved, and no replica goes to
     a full server. After a plan was carried out completely, the next one is shorter, and in the end [].
     """
-    layout = Layout(view)
-    steps = chain(((move,) for move in _plan_replicas(layout)), even_bytes(layout))
-    replicas = list(bounded(steps, caps or Caps()))
+    layout, caps = Layout(view), caps or Caps()
+    steps = chain(((move,) for move in _plan_replicas(layout)), even_bytes(layout, caps))
+    moves = bounded(steps, caps)
     # Leaders are planned on today's layout, because only an existing replica can become leader.
-    return [*replicas, *plan_leaders(view, {m.tablet_id for m in replicas})]
+    moves.extend(plan_leaders(view, {m.tablet_id for m in moves}))
+    return moves
 
 
 def _plan_replicas(layout: Layout) -> Iterable[Move]:
@@ -44,20 +48,34 @@ def _plan_replicas(layout: Layout) -> Iterable[Move]:
     yield from _even_cluster(layout)
 
 
-def bounded(steps: Iterable[Sequence[Move]], caps: Caps) -> Iterable[Move]:
-    """Yield the moves of the steps; leave out a step that exceeds the cap of a server, and stop at the cap on moves or
-    bytes. `steps`: moves that belong together."""
-    total = size = 0
+def bounded(steps: Iterable[Sequence[Move]], caps: Caps) -> Moves:
+    """Return the moves of the steps that `caps` allow. `steps`: moves that belong together, which are taken or left out
+    together.
+
+    Each step is planned on what those before it leave. After a step was left out, its source has more than that, and
+    its target less: a later step away from such a target, or towards such a source, is left out, too, because it might
+    make the servers less even.
+    """
+    taken, size = Moves(), 0
     of_server: Counter[str] = Counter()
+    sources: set[str] = set()
+    targets: set[str] = set()
     for moves in steps:
-        more, larger = total + len(moves), size + sum(move.bytes for move in moves)
-        if more > caps.moves_max or larger > caps.bytes_max:
-            return
+        more, larger = len(taken) + len(moves), size + sum(move.bytes for move in moves)
         busier = Counter(uuid for move in moves for uuid in (move.from_uuid, move.to_uuid))
-        if all(of_server[uuid] + n <= caps.moves_per_server_max for uuid, n in busier.items()):
-            total, size = more, larger
+        fits = more <= caps.moves_max and larger <= caps.bytes_max
+        fits = fits and all(of_server[uuid] + n <= caps.moves_per_server_max for uuid, n in busier.items())
+        if fits and not any(move.from_uuid in targets or move.to_uuid in sources for move in moves):
+            size = larger
             of_server.update(busier)
-            yield from moves
+            taken.extend(moves)
+            continue
+        taken.left_out += len(moves)
+        sources.update(move.from_uuid for move in moves)
+        targets.update(move.to_uuid for move in moves)
+        if len(taken) >= caps.moves_max and taken.left_out >= LEFT_OUT_MAX:
+            break
+    return taken
 
 
 def drain(layout: Layout) -> Iterable[Move]:

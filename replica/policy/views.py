@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
@@ -206,6 +206,15 @@ class Move:
     config_opid: OpId
     bytes: int
     reason: str
+
+
+class Moves(list[Move]):
+    """The moves of one plan, the most useful first, and the number of those that its caps left out."""
+
+    def __init__(self, moves: Iterable[Move] = ()) -> None:
+        super().__init__(moves)
+        self.left_out = 0
+        """Replica moves that the caps left out, as far as they were counted."""
 
 
 def seen_leaving(tablet: TabletView, leaving: Set[str]) -> TabletView:
