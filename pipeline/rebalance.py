@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,7 +34,7 @@ from nyala.replica.policy import (
     plan_rebalance,
     replica_load,
     room_left,
-    skew,
+    skews,
     view_of_reports,
 )
 from nyala.replica.types import Outcome, Proposal, Report, Subject, Wanted, check, kafka_topics, new_uuid, some_of
@@ -406,6 +407,7 @@ def proposal_of(plan_id: str, move: Move, deadline_us: int) -> Proposal:
 def describe(plan: Plan) -> str:
     """Return the plan as text for operators: the present state, and each move with its reason."""
     view = plan.view
+    held, led, skew = replica_load(view), Counter(t.leader_uuid for t in view.tablets), skews(view)
     lines = [
         f"plan {plan.plan_id}: {len(view.servers)} servers, {len(view.tablets)} tablets",
         told_inputs(plan),
@@ -413,13 +415,12 @@ def describe(plan: Plan) -> str:
         "server     replicas leaders  state",
     ]
     for server in view.servers:
-        replicas = sum(1 for t in view.tablets if t.config.member(server.uuid))
-        leaders = sum(1 for t in view.tablets if t.leader_uuid == server.uuid)
+        replicas, leaders = held[server.uuid], led[server.uuid]
         full = server.alive and not server.has_room(replicas)
         state = "draining" if server.draining else "full" if full else "alive" if server.alive else "silent"
         lines.append(f"{server.uuid[:8]:<10} {replicas:>8} {leaders:>7}  {state}")
-    lines += ["", f"replica skew over the cluster: {skew(view)}"]
-    lines += [f"replica skew of table {name}: {skew(view, table)}" for table, name in sorted(plan.names.items())]
+    lines += ["", f"replica skew over the cluster: {skew[None]}"]
+    lines += [f"replica skew of table {name}: {skew.get(table, 0)}" for table, name in sorted(plan.names.items())]
     lines.append("")
     if plan.left_out:
         lines.append(

@@ -7,7 +7,7 @@ from .layout import not_settled
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_at_rest, is_under_replicated, transfer_target
 from .placement import place_tablets, replacements_for, replica_load, room_left
 from .placement_plan import Goals, lost_replicas, plan_placement
-from .rebalance import plan_rebalance, skew
+from .rebalance import plan_rebalance, skew, skews
 from .reports import Inputs, inputs_of, view_of_reports
 from .views import (
     Caps,

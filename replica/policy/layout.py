@@ -51,7 +51,7 @@ class Layout:
 
     def count(self, uuid: str, table: str | None = None) -> int:
         """Return the replicas on a server, of one table or of all."""
-        return len(self.of_server[uuid][table]) if table is not None else self._counts[uuid]
+        return len(self.of_server[uuid].get(table, ())) if table is not None else self._counts[uuid]
 
     def on(self, uuid: str) -> Iterator[str]:
         """The tablets of which the server has a replica."""

@@ -262,6 +262,14 @@ def _leader_step(leaders: _Leaders) -> tuple[TabletView, str] | None:
 
 def skew(view: ClusterView, table: str | None = None) -> int:
     """Return the replicas on the fullest live server minus those on the emptiest, of one table or of all."""
+    return skews(view).get(table, 0)
+
+
+def skews(view: ClusterView) -> dict[str | None, int]:
+    """Return the skew of each table by its id, and that of the whole cluster as that of None."""
     layout = Layout(view)
-    counts = [layout.count(u, table) for u in layout.targets]
-    return max(counts, default=0) - min(counts, default=0)
+    found = {}
+    for table in (None, *layout.tables):
+        counts = [layout.count(u, table) for u in layout.targets]
+        found[table] = max(counts, default=0) - min(counts, default=0)
+    return found

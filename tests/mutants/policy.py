@@ -1033,4 +1033,13 @@ MUTANTS = (
             ),
         )
     ),
+    Mutant(
+        name="plan is told with a layout for each table",
+        rows="none",
+        test="tests/unit/policy/test_policy_plan_cost.py::test_plan_is_told_at_a_cost_that_follows_the_tablets",
+        file="replica/policy/rebalance.py",
+        function="skews",
+        before="counts = [layout.count(u, table) for u in layout.targets]",
+        after="counts = [Layout(view).count(u, table) for u in layout.targets]",
+    ),
 )

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.policy import Caps, ClusterView, Move, plan_rebalance
+from nyala.pipeline.rebalance import Plan, describe
+from nyala.replica.policy import Caps, ClusterView, Move, inputs_of, plan_rebalance
 from nyala.replica.policy.layout import Layout
 from nyala.replica.policy.rebalance import _even_cluster, _pairs, even
+from nyala.replica.types import RaftConfig
 from tests.harness.policy_views import server
 from tests.unit.policy.test_policy_rebalance import settled
 
@@ -104,3 +106,32 @@ def test_plan_asks_few_questions_for_each_move(monkeypatch: pytest.MonkeyPatch) 
     view = ClusterView(servers=hosts, tablets=tuple(placed))
     moves = plan_rebalance(view, Caps(moves_max=10_000, moves_per_server_max=10_000))
     assert len(moves) >= 500 and asked.total() < 60 * len(moves), (len(moves), asked)
+
+
+def test_plan_is_told_at_a_cost_that_follows_the_tablets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the text of a plan costs no pass over all tablets for each table or server. Method: the layouts that are
+    built, and the looks at a tablet's members, are counted for few tables and servers and for many."""
+    built: Counter[str] = Counter()
+    original, member = Layout.__init__, RaftConfig.member
+
+    def build(layout: Layout, view: ClusterView) -> None:
+        built["layouts"] += 1
+        original(layout, view)
+
+    def look(config: RaftConfig, uuid: str) -> Any:
+        built["looks"] += 1
+        return member(config, uuid)
+
+    monkeypatch.setattr(Layout, "__init__", build)
+    monkeypatch.setattr(RaftConfig, "member", look)
+    told = []
+    for count in (2, 40):
+        hosts = tuple(server(f"s{n:02}") for n in range(count))
+        tablets = tuple(settled(f"T{n}", f"t{n % count}", [f"s{n % count:02}"], f"s{n % count:02}") for n in range(80))
+        view = ClusterView(servers=hosts, tablets=tablets)
+        names = {f"t{n}": f"table-{n}" for n in range(count)}
+        built.clear()
+        text = describe(Plan("p", view, (), names, inputs_of((), 0)))
+        assert text.count("replica skew of table") == count and f"s01 {80 // count:>15} {80 // count:>7}  alive" in text
+        told.append(dict(built))
+    assert told[0] == told[1] and told[0]["layouts"] <= 1, told
