@@ -15,7 +15,7 @@ from nyala.schemas import to_avro
 
 from .arguments import add_kafka_options, count, parsed, seconds
 from .errors import QueryInterrupted, QueryRefused
-from .rebalance import LOOK_AGAIN_S, Plan, RebalanceOptions, Rebalancer, all_done, describe, proposal_of, summary
+from .rebalance import LOOK_AGAIN_S, Plan, RebalanceOptions, Rebalancer, all_done, describe, summary
 from .session import spark_session
 
 
@@ -107,7 +107,8 @@ def _carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wa
         if given.wait:
             state = rebalancer.wait(plan, wait_s, (lambda _: None) if given.json else say)
     if given.json:
-        moves = [to_avro(proposal_of(plan.plan_id, move, 0)) | {"reserved": ""} for move in plan.moves]
+        both = zip(plan.moves, plan.proposals(), strict=True)
+        moves = [to_avro(proposal) | {"reserved": "", "bytes": move.bytes} for move, proposal in both]
         told = {
             "plan_id": plan.plan_id,
             "moves": moves,

@@ -149,6 +149,12 @@ class Plan:
     inputs: Inputs
     subject: frozenset[str] = frozenset()
     left_out: int = 0
+    deadline_us: int = 0
+    """The wall-clock time after which the masters give up what is not done; 0: never."""
+
+    def proposals(self) -> tuple[Proposal, ...]:
+        """Return the moves as proposals to the masters, in their order."""
+        return tuple(proposal_of(self.plan_id, move, self.deadline_us) for move in self.moves)
 
     @property
     def ages_s(self) -> tuple[float, float]:
@@ -242,7 +248,8 @@ class Rebalancer:
         subject = self._options.subject(names)
         planned = self._options.moves(view, subject)
         moves = tuple(replace(m, reason=named(m, names)) for m in planned)
-        return Plan(new_uuid(), view, moves, names, inputs, subject, planned.left_out)
+        deadline_us = time.time_ns() // 1000 + int(self._options.deadline_s * 1e6)
+        return Plan(new_uuid(), view, moves, names, inputs, subject, planned.left_out, deadline_us)
 
     def _inputs(self) -> tuple[Inputs, int]:
         """Return inputs of which a plan can be made, and the wall-clock time at which they were read."""
@@ -273,17 +280,16 @@ class Rebalancer:
         """Publish the plan's moves to `proposals`; returns when Kafka has acknowledged them."""
         check_reachable(self._options.bootstrap)
         options = producer_options(self._options.kafka_timeout_s) | self._security.python()
-        deadline_us = time.time_ns() // 1000 + int(self._options.deadline_s * 1e6)
         try:
             producer = KafkaProducer(bootstrap_servers=self._options.bootstrap, **options)
             try:
                 sent = [
                     producer.send(
                         self._options.topic_prefix + kafka_topics.PROPOSALS,
-                        key=move.tablet_id.encode(),
-                        value=encode_record(proposal_of(plan.plan_id, move, deadline_us)),
+                        key=proposal.tablet_id.encode(),
+                        value=encode_record(proposal),
                     )
-                    for move in plan.moves
+                    for proposal in plan.proposals()
                 ]
                 producer.flush(timeout=self._options.kafka_timeout_s)
                 for future in sent:

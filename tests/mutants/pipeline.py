@@ -1068,4 +1068,19 @@ MUTANTS = (
         before="if not (self.tables or self.under_replicated or self.spread or self.drain):",
         after="if not goals:",
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="none",
+            test="tests/unit/pipeline/test_plan_rounds.py::test_json_states_what_is_published",
+            file="pipeline/rebalance.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, function, before, after in (
+            ("plan has no deadline", "Rebalancer.plan", "int(self._options.deadline_s * 1e6)", "0"),
+            ("proposals have no deadline", "Plan.proposals", "self.deadline_us", "0"),
+        )
+    ),
 )

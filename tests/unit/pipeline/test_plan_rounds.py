@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from nyala.jobs import rebalance
 from nyala.pipeline import RebalanceOptions, plan_rounds
 from nyala.pipeline.rebalance import Plan, Rebalancer
 from nyala.replica.policy import Caps, ClusterView, inputs_of, plan_rebalance
+from nyala.schemas import decode
+from tests.unit.pipeline.test_rebalance_words import held, server
 from tests.unit.policy.test_policy_even_bytes import kept_sizes, sized
 from tests.unit.policy.test_policy_rebalance_moves import view_of
 
@@ -88,3 +92,35 @@ def test_job_whose_caps_allow_nothing_ends_with_the_reason(run: Run) -> None:
     assert any("the caps leave out 2 moves or more" in line for line in lines)
     assert RebalanceOptions(bootstrap="k:1").caps.moves_max >= 2
     assert run(view, "--wait")[0] == 0
+
+
+def test_json_states_what_is_published(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a plan's JSON states each move as it is proposed, with its deadline and its bytes. Method: reports of two
+    tablets on one of two servers; the records that the producer was given, beside the JSON."""
+    readings = [server(u, 1, servers=2, tablets=2) for u in "ab"] + [held("t", 1, "a"), held("t", 2, "a")]
+    sent: list[Mapping[str, Any]] = []
+
+    class Producer:
+        def __init__(self, **_: Any) -> None: ...
+
+        def send(self, _: str, *, key: bytes, value: bytes) -> Any:
+            sent.append(decode("proposal", value))
+            assert key.decode() == sent[-1]["tablet_id"]
+            return SimpleNamespace(get=lambda timeout: None)
+
+        def flush(self, timeout: float) -> None: ...
+
+        def close(self, timeout: float) -> None: ...
+
+    for name, stand_in in (("KafkaProducer", Producer), ("check_reachable", lambda _: None)):
+        monkeypatch.setattr(f"nyala.pipeline.rebalance.{name}", stand_in)
+    for name in ("plan", "propose"):
+        monkeypatch.setattr(Carried, name, getattr(Rebalancer, name))
+    monkeypatch.setattr(Carried, "reports", lambda _: readings, raising=False)
+    began_us = time.time_ns() // 1000
+    status, lines = run(ClusterView(servers=(), tablets=()), "--json", "--deadline-s", 50)
+    (move,) = json.loads(lines[-1])["moves"]
+    (record,) = sent
+    assert status == 0 and move.pop("bytes") == 1
+    assert move == {**record, "reserved": ""}
+    assert 0 <= record["deadline_us"] - began_us - 50_000_000 < 30_000_000
