@@ -8,7 +8,7 @@ from .membership import Advice, Need, advise, can_commit, evict_rank, is_at_rest
 from .placement import place_tablets, replacements_for, replica_load, room_left
 from .placement_plan import Goals, lost_replicas, plan_placement
 from .rebalance import plan_rebalance, skew, skews
-from .reports import Inputs, inputs_of, view_of_reports
+from .reports import Inputs, desired_numbers, inputs_of, view_of_reports
 from .views import (
     Caps,
     ChangeKind,

@@ -14,21 +14,24 @@ from .views import ClusterView, Health, Move, MoveKind, ServerView, TabletView
 
 
 class Layout:
-    """The replicas of each server, as they will be after the moves planned so far."""
+    """The replicas of each server, as they will be after the changes that are under way or desired, and the moves
+    planned so far: plans that are made while others are carried out do not do their work again."""
 
     def __init__(self, view: ClusterView) -> None:
         self.servers: dict[str, ServerView] = {s.uuid: s for s in view.servers if s.alive}
         self.tablets: dict[str, TabletView] = {}
         self.holders: dict[str, set[str]] = {}
-        """Tablet -> servers, before all moves: a tablet moves at most once in a plan, so this stays true of the
-        others."""
+        """Tablet -> servers, after the changes that are under way or desired and before the plan's moves: a tablet
+        moves at most once in a plan, so this stays true of the others."""
         self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """server uuid -> table id -> tablet ids"""
         self._counts: Counter[str] = Counter()
         """The replicas of each server in `of_server`: a plan asks for them at every step."""
         self.held: Counter[str] = replica_load(view)
-        """Replicas per server, to compare with its limit: a replica that a plan moves away counts until the next
-        plan."""
+        """Replicas per server, to compare with its limit: a replica that is moved away counts until it has left, and
+        one that is to come counts already."""
+        self.coming: Counter[str] = Counter()
+        """The bytes that copies will still write to each server."""
         self.busy: set[str] = set()
         self._never: set[tuple[str, str, str]] = set()
         """(table, source, target) between which no tablet can move: a plan makes them more, never fewer."""
@@ -43,6 +46,14 @@ class Layout:
         name = tablet.tablet_id
         self.tablets[name] = tablet
         self.holders[name] = {m.uuid for m in tablet.config.members if not m.replace}
+        for uuid in tablet.copying:
+            self.coming[uuid] += tablet.bytes_on_disk
+        if joins := tablet.joins:
+            self.holders[name].add(joins)
+            if tablet.config.member(joins) is None:
+                self.held[joins] += 1
+                self.coming[joins] += tablet.bytes_on_disk
+        self.holders[name].discard(tablet.leaves)
         for uuid in self.holders[name]:
             self.of_server[uuid][tablet.table_id].add(name)
             self._counts[uuid] += 1
@@ -71,9 +82,10 @@ class Layout:
         return self.servers[uuid].has_room(self.held[uuid])
 
     def is_fit(self, uuid: str, bytes_wanted: int) -> bool:
-        """Whether copies into the server do not fail, and its disk is not nearly full after one of that size."""
+        """Whether copies into the server do not fail, and its disk is not nearly full after one of that size and those
+        that are to come."""
         server = self.servers[uuid]
-        return not server.avoided and not server.nearly_full(bytes_wanted)
+        return not server.avoided and not server.nearly_full(self.coming[uuid] + bytes_wanted)
 
     def free(self, table: str, source: str, target: str) -> list[str]:
         """Return the settled tablets of `table` on `source` that can move to `target`; in no order.
@@ -117,6 +129,7 @@ class Layout:
         """Apply one replica move to the layout; each tablet moves at most once in a plan."""
         view = self.tablets[tablet]
         self.held[target] += 1
+        self.coming[target] += view.bytes_on_disk
         self.of_server[source][view.table_id].discard(tablet)
         self.of_server[target][view.table_id].add(tablet)
         self._counts[source] -= 1

@@ -186,8 +186,8 @@ class _Leaders:
         self.whole: Counter[str] = Counter()
         self.of_table: dict[str, Counter[str]] = {table: Counter() for table in layout.tables}
         for name, tablet in layout.tablets.items():
-            self._count(tablet, tablet.leader_uuid, 1)
-            self.leader[name] = tablet.leader_uuid
+            self._count(tablet, tablet.leads_next, 1)
+            self.leader[name] = tablet.leads_next
 
     def transfer(self, tablet: TabletView, target: str) -> None:
         """Apply one transfer to these counts."""

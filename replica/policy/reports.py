@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 from nyala.replica.types import Address, Member, RaftConfig, Report, some_of
 
-from .views import ClusterView, Health, ServerView, TabletView, seen_leaving
+from .views import ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView, seen_leaving
 
 SPARE_US = 60_000_000
 """The difference of clocks that is allowed between the masters and a job, and more time for a record to come again."""
 WITHIN = "again_within_s"
 """The number of a record that is the seconds within which it is published again."""
+
+_JOINS, _LEAVES, _LEADS = "joins/", "leaves/", "leads/"
+"""Numbers of a tablet's record whose names end with a server's uuid: what the desired change makes of that server."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,24 @@ def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[s
     )
 
 
+def desired_numbers(tablet: TabletView) -> dict[str, int]:
+    """Return numbers for the tablet's record by which `view_of_reports` knows where its desired change leads."""
+    leads = tablet.leads_next if tablet.leads_next != tablet.leader_uuid else ""
+    told = ((_JOINS, tablet.joins), (_LEAVES, tablet.leaves), (_LEADS, leads))
+    return {name + uuid: 1 for name, uuid in told if uuid}
+
+
+def _desired(numbers: Mapping[str, int]) -> DesiredChange | None:
+    def told(name: str) -> str:
+        return next((each.removeprefix(name) for each in sorted(numbers) if each.startswith(name)), "")
+
+    joins, leaves, leads = told(_JOINS), told(_LEAVES), told(_LEADS)
+    if joins or leaves:
+        kind = ChangeKind.REMOVE if not joins else ChangeKind.MOVE if leaves else ChangeKind.ADD
+        return DesiredChange(kind=kind, wish_id="", from_uuid=leaves, to_uuid=joins)
+    return DesiredChange(kind=ChangeKind.TRANSFER, wish_id="", to_uuid=leads) if leads else None
+
+
 def _addresses(text: str) -> tuple[Address, ...]:
     return (Address.parse(text),) if text else ()
 
@@ -193,4 +214,5 @@ def _tablet(report: Report) -> TabletView:
         pending=report.pending_change,
         health={r.uuid: Health.__members__.get(r.health, Health.UNKNOWN) for r in report.replicas},
         bytes_on_disk=max((r.bytes_on_disk for r in report.replicas), default=0),
+        desired=_desired(report.numbers),
     )

@@ -109,6 +109,27 @@ class TabletView:
         """Return the member's health; UNKNOWN without a report."""
         return self.health.get(uuid, Health.UNKNOWN)
 
+    def _wanted(self, kind: ChangeKind) -> DesiredChange | None:
+        """Return the desired change if it is a MOVE or of `kind`, and is not taken back."""
+        wanted = self.desired
+        return wanted if wanted and not wanted.cancelled and wanted.kind in (kind, ChangeKind.MOVE) else None
+
+    @property
+    def joins(self) -> str:
+        """Return the server that a desired change makes a member; empty if there is none."""
+        return wanted.to_uuid if (wanted := self._wanted(ChangeKind.ADD)) else ""
+
+    @property
+    def leaves(self) -> str:
+        """Return the member that a desired change removes; empty if there is none."""
+        return wanted.from_uuid if (wanted := self._wanted(ChangeKind.REMOVE)) else ""
+
+    @property
+    def leads_next(self) -> str:
+        """Return the leader after a desired transfer, which is the present one if there is none."""
+        wanted = self._wanted(ChangeKind.TRANSFER)
+        return wanted.to_uuid if wanted and wanted.kind is ChangeKind.TRANSFER else self.leader_uuid
+
     @property
     def copying(self) -> tuple[str, ...]:
         """Return the sorted uuids of the members that wait for promotion: each holds a slot of the caps, whatever its

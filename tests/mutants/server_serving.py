@@ -75,7 +75,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_reporter.py::test_rates_are_in_the_records_of_tablets",
         file="replica/master/decisions/reporter.py",
         function="Reporter._tablet",
-        before=", **self._rates(tablet)",
+        before="**self._rates(tablet),",
         after="",
     ),
     Mutant(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from operator import attrgetter
 
-from nyala.replica.policy import ServerView, TabletView
+from nyala.replica.policy import ServerView, TabletView, desired_numbers
 from nyala.replica.types import DataState, Member, ReplicaReport, Report
 
 from ..catalog.records import TABLE, TABLET, Tablet
@@ -249,7 +249,11 @@ class Reporter:
             leader_uuid=tablet.leader_uuid,
             term=max(known.leader_term, 0) if known else 0,
             replicas=tuple(self._replica(tablet, m) for m in tablet.config.members),
-            numbers={**self._numbers(TABLET_WITHIN_S, len(state.kept.tablets)), **self._rates(tablet)},
+            numbers={
+                **self._numbers(TABLET_WITHIN_S, len(state.kept.tablets)),
+                **self._rates(tablet),
+                **desired_numbers(tablet),
+            },
             catalog_term=state.led_term,
             at_us=state.clock.wall_us(),
         )

@@ -14,7 +14,7 @@ from nyala.replica.master.decisions.decision_sinks import REPORTS_PER_STEP, REPO
 from nyala.replica.master.decisions.reconciler import marked
 from nyala.replica.master.decisions.reporter import SIZES_EVERY_US, Reporter
 from nyala.replica.master.requests import desired
-from nyala.replica.policy import ServerView
+from nyala.replica.policy import ChangeKind, DesiredChange, ServerView
 from nyala.replica.types import Address, DataState, FailingCopy, Heartbeat, Member, Report, ReportedReplica
 from nyala.schemas import decode, encode_record, from_avro
 from tests.harness.catalogs import new_table
@@ -331,3 +331,20 @@ def test_busy_tablets_use_a_tenth_of_the_rate() -> None:
     assert min(counts[t] for t in tablets) >= 4 and max(counts[t] for t in tablets) <= 8
     told.hear(S[1], tablets[0], data_state=DataState.COPYING)
     assert tablets[0] in told.tick()
+
+
+def test_record_says_where_a_desired_change_leads() -> None:
+    """OP-09. Goal: jobs count a tablet where its desired change leads, before its config shows it. Method: a move is
+    wanted of a quiet tablet: its record comes again at once with both ends, and without them when it was taken back."""
+    told = Told()
+    while told.keys():
+        pass
+    wish = DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid=S[2], to_uuid=S[3])
+    tablet = told.m.state.kept.tablets[told.m.tablet]
+    for wanted, ends in ((wish, [f"joins/{S[3]}", f"leaves/{S[2]}"]), (replace(wish, cancelled=True), [])):
+        told.m.state.kept.tablets[told.m.tablet] = replace(tablet, desired=wanted)
+        told.reporter.note(told.m.state.servers(), {told.m.tablet})
+        report = told.reporter.take(BUDGET)[told.m.tablet]
+        assert report is not None and report.pending_change
+        read = from_avro(Report, decode("report", encode_record(report)))
+        assert [name for name in sorted(read.numbers) if "/" in name] == ends
