@@ -42,6 +42,18 @@ def plan_parser(name: str, description: str) -> argparse.ArgumentParser:
         help="at most so many of them to or from one server",
     )
     parser.add_argument(
+        "--leader-moves-max",
+        type=count("--leader-moves-max", 1),
+        default=200,
+        help="at most so many leaderships move in a plan",
+    )
+    parser.add_argument(
+        "--leader-moves-per-server-max",
+        type=count("--leader-moves-per-server-max", 1),
+        default=50,
+        help="at most so many of them to or from one server",
+    )
+    parser.add_argument(
         "--deadline-s",
         type=seconds("--deadline-s", 0.1),
         default=600.0,
@@ -116,6 +128,9 @@ def _carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wa
             "unsettled": plan.unsettled,
             "stuck": plan.stuck,
             "left_out_by_caps": plan.left_out,
+            "leader_moves_left_out_by_caps": plan.leaders_left_out,
+            "replica_moves_bound": plan.replica_bound,
+            "leader_moves_bound": plan.leader_bound,
         }
         newest, oldest = plan.ages_s
         say(json.dumps(told | {"dry_run": given.dry_run, "newest_input_age_s": newest, "oldest_input_age_s": oldest}))

@@ -69,6 +69,8 @@ class RebalanceOptions:
     moves_max: int = 10
     moves_per_server_max: int = 2
     bytes_max: int = 1 << 62
+    leader_moves_max: int = 200
+    leader_moves_per_server_max: int = 50
     deadline_s: float = 600.0
     """The time after which a proposal that was not carried out is dropped."""
     drain: tuple[str, ...] = ()
@@ -86,7 +88,13 @@ class RebalanceOptions:
     @property
     def caps(self) -> Caps:
         """Return the bounds of the plan."""
-        return Caps(moves_max=self.moves_max, moves_per_server_max=self.moves_per_server_max, bytes_max=self.bytes_max)
+        return Caps(
+            moves_max=self.moves_max,
+            moves_per_server_max=self.moves_per_server_max,
+            bytes_max=self.bytes_max,
+            leader_moves_max=self.leader_moves_max,
+            leader_moves_per_server_max=self.leader_moves_per_server_max,
+        )
 
     def subject(self, names: Mapping[str, str]) -> frozenset[str]:
         """Return the ids of the tables that the plan is about; empty: all. `names`: table names by table id."""
@@ -139,8 +147,7 @@ class PlacementOptions(RebalanceOptions):
 @dataclass(frozen=True)
 class Plan:
     """Moves for a view, which was made of `inputs`. `names`: table names by table id; `subject`: the ids of the tables
-    that the plan is about, none for all; `left_out`: the replica moves that the caps left out, as far as they
-    were counted."""
+    that the plan is about, none for all; the rest as of `Moves`."""
 
     plan_id: str
     view: ClusterView
@@ -149,6 +156,9 @@ class Plan:
     inputs: Inputs
     subject: frozenset[str] = frozenset()
     left_out: int = 0
+    leaders_left_out: int = 0
+    replica_bound: int | None = None
+    leader_bound: int | None = None
     deadline_us: int = 0
     """The wall-clock time after which the masters give up what is not done; 0: never."""
 
@@ -184,7 +194,7 @@ class Plan:
     @property
     def complete(self) -> bool:
         """Return whether nothing remains to be planned once the moves are done."""
-        return not self.unsettled and not self.stuck and not self.left_out
+        return not (self.unsettled or self.stuck or self.left_out or self.leaders_left_out)
 
 
 def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
@@ -249,7 +259,19 @@ class Rebalancer:
         planned = self._options.moves(view, subject)
         moves = tuple(replace(m, reason=named(m, names)) for m in planned)
         deadline_us = time.time_ns() // 1000 + int(self._options.deadline_s * 1e6)
-        return Plan(new_uuid(), view, moves, names, inputs, subject, planned.left_out, deadline_us)
+        return Plan(
+            new_uuid(),
+            view,
+            moves,
+            names,
+            inputs,
+            subject,
+            left_out=planned.left_out,
+            leaders_left_out=planned.leaders_left_out,
+            replica_bound=planned.replica_bound,
+            leader_bound=planned.leader_bound,
+            deadline_us=deadline_us,
+        )
 
     def _inputs(self) -> tuple[Inputs, int]:
         """Return inputs of which a plan can be made, and the wall-clock time at which they were read."""
@@ -428,13 +450,24 @@ def describe(plan: Plan) -> str:
     lines += ["", f"replica skew over the cluster: {skew[None]}"]
     lines += [f"replica skew of table {name}: {skew.get(table, 0)}" for table, name in sorted(plan.names.items())]
     lines.append("")
+    kinds = Counter(move.kind for move in plan.moves)
+    for kind, bound in ((MoveKind.REPLICA, plan.replica_bound), (MoveKind.LEADER, plan.leader_bound)):
+        if bound is not None:
+            lines.append(
+                f"{kind.lower()} moves: {kinds[kind]} in this plan; at least {bound} are needed until numbers are even"
+            )
     if plan.left_out:
         lines.append(
             f"the caps leave out {plan.left_out} moves or more (--moves-max, --moves-per-server-max; an exchange of "
             "two replicas needs 2 of each): the cluster is not even after this plan. Plan again when its moves are "
             "done, or raise the caps"
         )
-    elif not plan.moves:
+    if plan.leaders_left_out:
+        lines.append(
+            f"the caps leave out {plan.leaders_left_out} leader moves (--leader-moves-max, "
+            "--leader-moves-per-server-max): plan again when these are done, or raise the caps"
+        )
+    if not (plan.moves or plan.left_out or plan.leaders_left_out):
         lines.append("nothing to move")
     if plan.unsettled:
         lines.append(left_alone(plan))

@@ -8,6 +8,7 @@ from itertools import chain
 
 from nyala.replica.types import OpId
 
+from .fewest import fewest_moves
 from .locations import keeps_crowding
 from .placement import replica_load
 from .views import ClusterView, Health, Move, MoveKind, ServerView, TabletView
@@ -63,6 +64,17 @@ class Layout:
     def count(self, uuid: str, table: str | None = None) -> int:
         """Return the replicas on a server, of one table or of all."""
         return len(self.of_server[uuid].get(table, ())) if table is not None else self._counts[uuid]
+
+    def fewest(self) -> int:
+        """Return the least number of moves after which the replicas are even, of each table and in all."""
+        there = {t: Counter[str]() for t in self.tables}
+        movable = {t: Counter[str]() for t in self.tables}
+        targets = set(self.targets)
+        for uuid in targets.union(u for u, s in self.servers.items() if s.draining):
+            for table, names in self.of_server[uuid].items():
+                there[table][uuid] = len(names)
+                movable[table][uuid] = len(names - self.busy)
+        return fewest_moves(there, movable, targets)
 
     def on(self, uuid: str) -> Iterator[str]:
         """The tablets of which the server has a replica."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .layout import Layout, move_of
 from .membership import can_commit
 from .placement import replacements_for
-from .rebalance import bounded, drain, even, plan_leaders, spread_out
+from .rebalance import bounded, drain, even, spread_out, with_leaders
 from .views import Caps, ClusterView, Move, MoveKind, Moves, TabletView
 
 
@@ -42,8 +42,7 @@ def plan_placement(view: ClusterView, goals: Goals, caps: Caps) -> Moves:
     layout = Layout(view)
     layout.busy |= {name for name, t in layout.tablets.items() if not goals.covers(t.table_id)}
     moves = bounded(((move,) for move in _plan(view, layout, goals)), caps)
-    moves.extend(plan_leaders(view, {m.tablet_id for m in moves}, goals.tables))
-    return moves
+    return with_leaders(view, moves, caps, goals.tables)
 
 
 def _plan(view: ClusterView, layout: Layout, goals: Goals) -> Iterable[Move]:

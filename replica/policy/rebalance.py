@@ -10,15 +10,16 @@ stop it earlier.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache, partial
 from itertools import chain
 
 from .even_bytes import even_bytes
-from .layout import Layout, move_of
+from .layout import Layout
+from .leaders import Leaders, plan_leaders
 from .locations import Pairs, spreading_moves
-from .views import Caps, ClusterView, Move, MoveKind, Moves, TabletView
+from .views import Caps, ClusterView, Move, Moves
 
 LEFT_OUT_MAX = 1000
 """A plan that has all the moves that its caps allow counts so many further ones, and then ends."""
@@ -34,9 +35,24 @@ def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> Moves:
     """
     layout, caps = Layout(view), caps or Caps()
     steps = chain(((move,) for move in _plan_replicas(layout)), even_bytes(layout, caps))
-    moves = bounded(steps, caps)
-    # Leaders are planned on today's layout, because only an existing replica can become leader.
-    moves.extend(plan_leaders(view, {m.tablet_id for m in moves}))
+    replica_bound = layout.fewest()
+    moves = with_leaders(view, bounded(steps, caps), caps)
+    moves.replica_bound = replica_bound
+    return moves
+
+
+def with_leaders(view: ClusterView, moves: Moves, caps: Caps, tables: Collection[str] | None = None) -> Moves:
+    """Return the replica moves and, behind them, the leader moves that `caps` allow: of these tables, or of all and of
+    the cluster.
+
+    They are planned for the layout after the replica moves. Only an existing replica can become leader, so a tablet
+    that moves keeps its leader, unless that is the replica that leaves.
+    """
+    leaders = Leaders(view, moves)
+    moves.leader_bound = leaders.fewest()
+    led = bounded(((move,) for move in plan_leaders(leaders, tables)), caps.of_leaders)
+    moves.leaders_left_out = led.left_out
+    moves.extend(led)
     return moves
 
 
@@ -172,91 +188,6 @@ def _of_fuller_table(layout: Layout, source: str, target: str) -> str | None:
             tablet = layout.movable(table, source, target)
             if tablet is not None:
                 return tablet
-    return None
-
-
-class _Leaders:
-    """The leader of each tablet, as it will be after the transfers planned so far."""
-
-    def __init__(self, layout: Layout, moving: set[str]) -> None:
-        self.fit = [t for n, t in sorted(layout.tablets.items()) if n not in layout.busy and n not in moving]
-        """Tablets whose leader may change; all others count for their present leader."""
-        self.targets = {u for u in layout.targets if not layout.servers[u].quiescing}
-        self.leader: dict[str, str] = {}
-        self.whole: Counter[str] = Counter()
-        self.of_table: dict[str, Counter[str]] = {table: Counter() for table in layout.tables}
-        for name, tablet in layout.tablets.items():
-            self._count(tablet, tablet.leads_next, 1)
-            self.leader[name] = tablet.leads_next
-
-    def transfer(self, tablet: TabletView, target: str) -> None:
-        """Apply one transfer to these counts."""
-        self._count(tablet, self.leader[tablet.tablet_id], -1)
-        self._count(tablet, target, 1)
-        self.leader[tablet.tablet_id] = target
-
-    def _count(self, tablet: TabletView, leader: str, more: int) -> None:
-        self.whole[leader] += more
-        self.of_table[tablet.table_id][leader] += more
-
-
-def plan_leaders(view: ClusterView, moving: set[str], tables: Collection[str] | None = None) -> Iterable[Move]:
-    """Plan leadership transfers that even out each of the tables; without `tables`, each one and then the cluster. They
-    move no data, so the caps do not apply."""
-    layout = Layout(view)
-    leaders = _Leaders(layout, moving)
-    for table in (t for t in layout.tables if tables is None or t in tables):
-        while path := _leader_path(leaders, table):
-            for tablet, target in path:
-                leaders.transfer(tablet, target)
-    while tables is None and (step := _leader_step(leaders)):
-        leaders.transfer(*step)
-    for tablet in leaders.fit:
-        target = leaders.leader[tablet.tablet_id]
-        if target != tablet.leader_uuid:
-            yield move_of(MoveKind.LEADER, tablet, tablet.leader_uuid, target, "leaders evened out")
-
-
-def _leader_path(leaders: _Leaders, table: str) -> list[tuple[TabletView, str]] | None:
-    """Return the shortest chain of transfers from a server to one that leads two fewer; the servers between keep their
-    number."""
-    count, targets = leaders.of_table[table], leaders.targets
-    edges: dict[str, list[tuple[TabletView, str]]] = defaultdict(list)
-    for tablet in leaders.fit:
-        if tablet.table_id == table:
-            edges[leaders.leader[tablet.tablet_id]] += [(tablet, u) for u in tablet.config.voters if u in targets]
-    for source in sorted(edges, key=lambda u: (u in targets, -count[u], u)):
-        came: dict[str, tuple[str, TabletView]] = {}
-        queue = [source]
-        for here in queue:
-            for tablet, there in sorted(edges[here], key=lambda edge: count[edge[1]]):
-                if there in came:
-                    continue
-                came[there] = (here, tablet)
-                queue.append(there)
-                if source not in targets or count[source] - count[there] >= 2:
-                    return _walk_back(came, source, there)
-    return None
-
-
-def _walk_back(came: dict[str, tuple[str, TabletView]], source: str, there: str) -> list[tuple[TabletView, str]]:
-    path = []
-    while there != source:
-        here, tablet = came[there]
-        path.append((tablet, there))
-        there = here
-    return path
-
-
-def _leader_step(leaders: _Leaders) -> tuple[TabletView, str] | None:
-    """Return a transfer that makes the cluster more even and no table less; None if there is none."""
-    whole = leaders.whole
-    for tablet in leaders.fit:
-        source, of_table = leaders.leader[tablet.tablet_id], leaders.of_table[tablet.table_id]
-        fit = [u for u in tablet.config.voters if u in leaders.targets and of_table[source] > of_table[u]]
-        target = min(fit, key=lambda u: (whole[u], u), default=source)
-        if whole[source] - whole[target] >= 2:
-            return tablet, target
     return None
 
 

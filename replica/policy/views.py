@@ -201,8 +201,19 @@ class Caps:
     moves_per_server_max: int = 2
     bytes_max: int = 1 << 62
     """Bounds the bytes that the replica moves of one plan may copy."""
+    leader_moves_max: int = 200
+    leader_moves_per_server_max: int = 50
+    """Bounds the transfers of one plan: each interrupts the writes to its tablet for a moment."""
+
+    @property
+    def of_leaders(self) -> Caps:
+        """Return the bounds of a plan's leader moves, as bounds of moves."""
+        return Caps(moves_max=self.leader_moves_max, moves_per_server_max=self.leader_moves_per_server_max)
 
     def __post_init__(self) -> None:
+        check(self.leader_moves_max > 0, "leader_moves_max must be positive", value=self.leader_moves_max)
+        each = self.leader_moves_per_server_max
+        check(each > 0, "leader_moves_per_server_max must be positive", value=each)
         check(self.moves_max > 0, "moves_max must be positive", moves_max=self.moves_max)
         check(self.moves_per_server_max > 0, "moves_per_server_max must be positive", value=self.moves_per_server_max)
         check(self.bytes_max > 0, "bytes_max must be positive", bytes_max=self.bytes_max)
@@ -236,6 +247,11 @@ class Moves(list[Move]):
         super().__init__(moves)
         self.left_out = 0
         """Replica moves that the caps left out, as far as they were counted."""
+        self.leaders_left_out = 0
+        """Leader moves that the caps left out."""
+        self.replica_bound: int | None = None
+        self.leader_bound: int | None = None
+        """Numbers of moves below which replicas and leaders cannot be even in numbers; None: not computed."""
 
 
 def seen_leaving(tablet: TabletView, leaving: Set[str]) -> TabletView:

@@ -1,0 +1,195 @@
+"""Plans the transfers that even leaderships out, per table and over the cluster, with few transfers. No data moves."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from math import ceil, floor, inf
+
+from .fewest import fewest_moves
+from .layout import Layout, move_of
+from .views import ClusterView, Move, MoveKind
+
+_Step = tuple[str, str]
+"""A transfer: tablet, target."""
+
+
+class Leaders:
+    """The leader of each tablet, as it will be after the planned replica moves and the transfers planned so far."""
+
+    def __init__(self, view: ClusterView, moves: Iterable[Move] = ()) -> None:
+        layout = Layout(view)
+        left = {m.tablet_id: m.from_uuid for m in moves}
+        self.targets = {u for u in layout.targets if not layout.servers[u].quiescing}
+        self.tables = layout.tables
+        self.tablets = {n: t for n, t in sorted(layout.tablets.items()) if n not in layout.busy and n not in left}
+        """Tablets whose leader may change; all others count for their leader, if it stays a member."""
+        self.voters = {n: sorted(self.targets.intersection(t.config.voters)) for n, t in self.tablets.items()}
+        self.leader = {n: t.leader_uuid for n, t in self.tablets.items()}
+        self.led: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        """server uuid -> table id -> those of `tablets` that it leads"""
+        self.whole: Counter[str] = Counter()
+        self.of_table: dict[str, Counter[str]] = {table: Counter() for table in layout.tables}
+        for name, tablet in layout.tablets.items():
+            if tablet.leads_next not in (left.get(name), tablet.leaves):
+                self._count(tablet.table_id, tablet.leads_next, 1)
+            if name in self.tablets:
+                self.led[tablet.leader_uuid][tablet.table_id].add(name)
+
+    def was(self, name: str) -> str:
+        """The present leader."""
+        return self.tablets[name].leader_uuid
+
+    def transfer(self, name: str, target: str) -> None:
+        """Apply one transfer to these counts."""
+        source, table = self.leader[name], self.tablets[name].table_id
+        self._count(table, source, -1)
+        self._count(table, target, 1)
+        self.led[source][table].discard(name)
+        self.led[target][table].add(name)
+        self.leader[name] = target
+
+    def _count(self, table: str, leader: str, more: int) -> None:
+        self.whole[leader] += more
+        self.of_table[table][leader] += more
+
+    def fewest(self) -> int:
+        """Return the least number of transfers after which leaderships are even, of each table and in all."""
+        movable = {table: Counter[str]() for table in self.tables}
+        for name, leader in self.leader.items():
+            movable[self.tablets[name].table_id][leader] += any(u != leader for u in self.voters[name])
+        return fewest_moves(self.of_table, movable, self.targets)
+
+
+def plan_leaders(leaders: Leaders, tables: Collection[str] | None = None) -> Iterator[Move]:
+    """Plan leadership transfers that even out each of the tables; without `tables`, each one and then the cluster."""
+    before = {table: count.copy() for table, count in leaders.of_table.items()}
+    whole = leaders.whole.copy()
+    for table in (t for t in leaders.tables if tables is None or t in tables):
+        while step := _direct_step(leaders, table):
+            leaders.transfer(*step)
+        while path := _path(leaders, table):
+            for each in path:
+                leaders.transfer(*each)
+    if tables is None:
+        _even_cluster(leaders)
+    for name, tablet in leaders.tablets.items():
+        source, target = tablet.leader_uuid, leaders.leader[name]
+        if source != target:
+            count = before[tablet.table_id]
+            text = f"table {tablet.table_id}: {count[source]} leaders against {count[target]}"
+            yield move_of(
+                MoveKind.LEADER, tablet, source, target, f"{text}, in all {whole[source]} against {whole[target]}"
+            )
+
+
+def _direct_step(leaders: Leaders, table: str) -> _Step | None:
+    """Return the transfer from the server that leads most of the table to one that leads at least two fewer; of those
+    that are equal, between the servers that differ most in all."""
+    count, whole, targets = leaders.of_table[table], leaders.whole, leaders.targets
+    sources = (u for u, n in count.items() if n)
+    for source in sorted(sources, key=lambda u: (u in targets, -count[u], -whole[u], u)):
+        steps = (
+            (count[u], whole[u], name, u)
+            for name in leaders.led[source].get(table, ())
+            for u in leaders.voters[name]
+            if u != source and (source not in targets or count[source] - count[u] >= 2)
+        )
+        if best := min(steps, default=None):
+            return best[2:]
+    return None
+
+
+def _path(leaders: Leaders, table: str) -> list[_Step] | None:
+    """Return the shortest chain of transfers from a server to one that leads two fewer; the servers between keep their
+    number."""
+    count, targets = leaders.of_table[table], leaders.targets
+    for source in sorted((u for u, n in count.items() if n), key=lambda u: (u in targets, -count[u], u)):
+        came: dict[str, _Step] = {}
+        queue = [source]
+        for here in queue:
+            edges = ((count[u], name, u) for name in leaders.led[here].get(table, ()) for u in leaders.voters[name])
+            for _, name, there in sorted(edges):
+                if there in came:
+                    continue
+                came[there] = (name, here)
+                queue.append(there)
+                if source not in targets or count[source] - count[there] >= 2:
+                    return _walk_back(came, source, there)
+    return None
+
+
+def _walk_back(came: dict[str, _Step], source: str, there: str) -> list[_Step]:
+    path = []
+    while there != source:
+        name, here = came[there]
+        path.append((name, there))
+        there = here
+    return path
+
+
+def _even_cluster(leaders: Leaders) -> None:
+    """Even the servers out in all, by transfers that make no table less even.
+
+    First from servers above the mean to servers below it, then to or from others: no server gives more than it must.
+    """
+    if not leaders.targets:
+        return
+    mean = sum(leaders.whole[u] for u in leaders.targets) / len(leaders.targets)
+    for most, least in ((ceil(mean), floor(mean)), (ceil(mean), inf), (-1, floor(mean)), (-1, inf)):
+        moved = True
+        while moved:
+            moved = False
+            for source in sorted(leaders.led, key=lambda u: (-leaders.whole[u], u)):
+                while leaders.whole[source] > most and (step := _cluster_step(leaders, source, least)):
+                    leaders.transfer(*step)
+                    moved = True
+    for source in sorted(leaders.led, key=lambda u: (-leaders.whole[u], u)):
+        while path := _cluster_path(leaders, source):
+            for each in path:
+                leaders.transfer(*each)
+
+
+def _cluster_path(leaders: Leaders, source: str) -> list[_Step] | None:
+    """Return a chain of transfers, each of another table, from the server to one that leads two fewer in all; the
+    servers between keep their number, and no table becomes less even."""
+    whole = leaders.whole
+    if whole[source] - min(whole[u] for u in leaders.targets) < 2:
+        return None
+    came: dict[str, _Step] = {}
+    tables: dict[str, frozenset[str]] = {source: frozenset()}
+    queue = [source]
+    for here in queue:
+        edges = sorted(
+            (whole[u], leaders.leader[name] == leaders.was(name), name, u)
+            for table, names in leaders.led[here].items()
+            if table not in tables[here]
+            for name in names
+            for u in leaders.voters[name]
+            if u not in tables and leaders.of_table[table][here] > leaders.of_table[table][u]
+        )
+        for *_, name, there in edges:
+            if there in tables:
+                continue
+            came[there] = (name, here)
+            tables[there] = tables[here] | {leaders.tablets[name].table_id}
+            queue.append(there)
+            if whole[source] - whole[there] >= 2:
+                return _walk_back(came, source, there)
+    return None
+
+
+def _cluster_step(leaders: Leaders, source: str, least: float) -> _Step | None:
+    """Return a transfer from the server to one that leads two fewer in all, and fewer than `least`, if the table does
+    not become less even. One that takes an earlier transfer back comes first, then one that only changes its target."""
+    whole, most = leaders.whole, min(leaders.whole[source] - 1, least)
+    fit = {u for u in leaders.targets if whole[u] < most}
+    steps = (
+        ((u != leaders.was(name)) - (source != leaders.was(name)), whole[u], name, u)
+        for table, names in leaders.led[source].items()
+        for name in names
+        for u in leaders.voters[name]
+        if u in fit and leaders.of_table[table][source] > leaders.of_table[table][u]
+    )
+    best = min(steps, default=None)
+    return best and best[2:]
