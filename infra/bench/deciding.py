@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from nyala.infra.local.jobs import Event, JobProcess
+from nyala.infra.local.jobs import Event
 from nyala.pipeline import Topics
 from nyala.pipeline.task_producer import TaskProducer
 from nyala.replica.types import (
@@ -27,10 +25,10 @@ from .options import BenchmarkError
 from .played_servers import tablet_id_of, uuid_of
 from .players import Players
 from .report import Figures
+from .sides import timed_job
 from .target import Target
 
 SERVERS = 50
-JOB_WAIT_S = 1200.0
 
 
 def made_decisions(count: int, addresses: Sequence[Address], term: int) -> Iterator[Decision]:
@@ -83,16 +81,7 @@ def decisions_round(target: Target, count: int, number: int, note: Callable[[str
             "--masters", target.masters, "--kafka", stack.kafka_bootstrap, "--topic-prefix", prefix,
             "--checkpoint", str(stack.folder / f"checkpoint-decisions-{number}"), "--available-now",
         ]  # fmt: skip
-        job = JobProcess("decisions", arguments, stack.folder / "logs" / "decisions.log", on_event=hear)
-        began = time.monotonic()
-        try:
-            status = job.start().wait(JOB_WAIT_S)
-        except subprocess.TimeoutExpired:
-            raise BenchmarkError(f"the decisions job did not end in {JOB_WAIT_S:.0f} s") from None
-        finally:
-            if job.running:
-                job.kill()
-        whole_s = time.monotonic() - began
+        job, status, whole_s = timed_job("decisions", arguments, stack.folder, hear)
         players.tell(changes=True)
         made = players.hear_all("changes")
     held = outcomes_held(stack.kafka_bootstrap, prefix)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from nyala.infra.local import ChildState, Supervisor
-from nyala.infra.local.jobs import JobProcess
 from nyala.infra.local.parent_death import ended_with_parent
 from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, RowPublisher, Topics
 from nyala.replica.client import ScanSpec
@@ -24,13 +23,12 @@ from nyala.replica.client import ScanSpec
 from .meter import Meter
 from .options import BenchmarkError
 from .report import Figures
-from .sides import check_count, fresh_table
+from .sides import JOB_WAIT_S, check_count, fresh_table, timed_job
 from .target import Target
 from .work import SCHEMA
 
 TOPIC = "bench.rows"
 KAFKA_PARTITIONS = 2
-JOB_WAIT_S = 1200.0
 PUBLISHED_EVERY = 50_000
 
 
@@ -112,16 +110,7 @@ def pipeline_round(target: Target, rows: int, rows_per_batch: int, number: int) 
             "--offsets-per-trigger-max", str(rows_per_batch),
         ]  # fmt: skip
         batches, meter = Batches(), Meter(pids)
-        job = JobProcess("ingest", arguments, stack.folder / "logs" / "ingest.log", on_event=batches.note)
-        began = time.monotonic()
-        try:
-            status = job.start().wait(JOB_WAIT_S)
-        except subprocess.TimeoutExpired:
-            raise BenchmarkError(f"the ingest job did not end in {JOB_WAIT_S:.0f} s") from None
-        finally:
-            if job.running:
-                job.kill()
-        whole_s = time.monotonic() - began
+        job, status, whole_s = timed_job("ingest", arguments, stack.folder, batches.note)
         if status:
             raise BenchmarkError(f"the ingest job ended with status {status}: {' '.join(job.messages[-1:])}")
         figures = batches.figures(rows, rows_per_batch, whole_s) | meter.figures("pipeline", rows)

@@ -1,11 +1,14 @@
-"""One round of each kind of work on a cluster of ours: load, one-row writes, scans."""
+"""One round of each kind of work on a cluster of ours: load, one-row writes, scans; and a job that is timed."""
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+from nyala.infra.local.jobs import Event, JobProcess
 from nyala.replica.client import ScanSpec, TableHandle
 from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
@@ -18,6 +21,7 @@ from .report import Figures
 from .target import Target
 
 WRITERS = 16
+JOB_WAIT_S = 1200.0
 UNDER_WAY = 2
 """The most writes of each client that are under way, when it need not wait for each."""
 WRITES_OF_MANY = 8
@@ -120,3 +124,22 @@ def scan_round(target: Target, table: str, rows: int) -> Figures:
     found, figures = work.scan(target.masters, target.client, table)
     check_count("scan", found, rows)
     return figures | meter.figures("scan", rows)
+
+
+def timed_job(
+    name: str, arguments: Sequence[str], folder: Path, on_event: Callable[[Event], None]
+) -> tuple[JobProcess, int, float]:
+    """Return the job that has ended, its exit status and its seconds; BenchmarkError if it does not end.
+
+    Its log is in `folder`/logs.
+    """
+    job = JobProcess(name, arguments, folder / "logs" / f"{name}.log", on_event=on_event)
+    began = time.monotonic()
+    try:
+        status = job.start().wait(JOB_WAIT_S)
+    except subprocess.TimeoutExpired:
+        raise BenchmarkError(f"the {name} job did not end in {JOB_WAIT_S:.0f} s") from None
+    finally:
+        if job.running:
+            job.kill()
+    return job, status, time.monotonic() - began
