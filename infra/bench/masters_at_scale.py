@@ -1,4 +1,4 @@
-"""Measures one real master that knows many tablets on many played servers: CPU, memory, look-ups, and what it decides.
+"""Measures one real master that knows many tablets on many played servers: CPU, memory, look-ups, reports, decisions.
 
 The catalog is written into the directory of a stopped master, as though its tables had been created long ago.
 """
@@ -10,13 +10,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from nyala.infra.local.children import end_process, python_module
+from nyala.infra.local.kafka import KafkaBroker, KafkaFailed
 from nyala.replica.client import parse_masters
 from nyala.replica.client.channels import Channels
 from nyala.replica.client.paging import pages_of
@@ -33,6 +35,7 @@ from .options import BenchmarkError, ScaleOptions
 from .played_servers import HOST, config_of, members_of, tablet_id_of
 from .players import PROBE_S, Players
 from .report import Figures, percentile_ms
+from .reports_watch import ReportsWatch
 
 CATALOG = "0" * 32
 SMALL_TABLETS, LARGE_TABLETS = 4, 1000
@@ -49,6 +52,7 @@ def masters_at_scale_round(options: ScaleOptions, note: Note) -> Figures:
     """A master at rest under heartbeats, under look-ups, after a restart, and when a server falls silent."""
     with (
         tempfile.TemporaryDirectory(prefix="nyala-bench-scale-") as folder,
+        ExitStack() as stack,
         Players(options.servers, options.tablets, options.replicas, options.beat_ms) as players,
     ):
         note(f"{options.servers:,} servers are played")
@@ -59,13 +63,28 @@ def masters_at_scale_round(options: ScaleOptions, note: Note) -> Figures:
         figures: Figures = {
             "scale_servers": options.servers, "scale_tablets": options.tablets, "scale_beat_ms": options.beat_ms,
         }  # fmt: skip
+        kafka = ""
+        if options.kafka:
+            note("a broker is started")
+            try:
+                kafka = stack.enter_context(KafkaBroker(Path(folder) / "kafka")).bootstrap
+            except KafkaFailed as error:
+                raise BenchmarkError(str(error)) from error
         began = time.monotonic()
-        with _master(Path(folder), options) as (process, address, stub), players.beside(process):
+        with _master(Path(folder), options, kafka) as (process, address, stub), players.beside(process):
             figures["scale_start_s"] = time.monotonic() - began
-            began = time.monotonic()
+            watch = None
+            if kafka:
+                cpu_s = partial(_cpu_s, process.pid)
+                watch = stack.enter_context(ReportsWatch(kafka, options.servers, options.tablets, cpu_s))
+            began, began_wall_s = time.monotonic(), time.time()
             players.tell(beat=address, cluster=cluster_id)
             players.hear_all("known")
             figures["scale_known_s"] = time.monotonic() - began
+            if watch is not None:
+                note("the master knows all, and publishes reports")
+                watch.wait_whole(WAIT_S)
+                figures |= watch.figures(began_wall_s)
             note("the master knows all; at rest")
             figures |= _at_rest(process.pid, stub, players, options)
             rest = figures["scale_rest_cpu_percent"] / 100
@@ -73,6 +92,7 @@ def masters_at_scale_round(options: ScaleOptions, note: Note) -> Figures:
                 note(f"look-ups of a {size} table")
                 figures |= _lookups(process.pid, stub, size, name, rest)
             figures["scale_memory_mb"] = resident_mb(process.pid)
+            figures |= watch.ages() if watch is not None else {}
             note("a server falls silent")
             figures["scale_decided_s"] = _decided(stub, players, options)
         return figures
@@ -121,7 +141,7 @@ def _write_catalog(root: Path, options: ScaleOptions, addresses: list[Address]) 
 
 @contextmanager
 def _master(
-    folder: Path, options: ScaleOptions
+    folder: Path, options: ScaleOptions, kafka: str = ""
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, pb_grpc.MasterServiceStub]]:
     """A master process that leads: (process, its address, a stub)."""
     ready, dead_ms = folder / "ready", max(3_000, 4 * options.beat_ms)
@@ -130,6 +150,7 @@ def _master(
         "nyala.replica.master", "--root", str(folder / "master"), "--listen", f"{HOST}:0", "--ready-file", str(ready),
         "--execute-decisions", "master", "--server-dead-ms", str(dead_ms), "--rereplicate-after-ms",
         str(options.rereplicate_ms), "--moves-max", "1000000", "--moves-per-server-max", "1000000",
+        "--kafka", kafka,
     )  # fmt: skip
     channels = Channels()
     with (folder / "master.log").open("ab") as log:
@@ -213,10 +234,11 @@ def _lookups(pid: int, stub: pb_grpc.MasterServiceStub, size: str, name: str, re
 def _decided(stub: pb_grpc.MasterServiceStub, players: Players, options: ScaleOptions) -> float:
     """Seconds from the end of the re-replication delay until every replica of a silent server has its decision."""
     replicas = sum(0 in members_of(t, options.servers, options.replicas) for t in range(options.tablets))
+    sinks = 2 if options.kafka else 1  # each decision counts for the executor, and for the topic
     before = stub.Status(pb.Empty(), timeout=WAIT_S).decisions_published
     players.tell(silence=0)
     began = time.monotonic()
-    while stub.Status(pb.Empty(), timeout=WAIT_S).decisions_published < before + replicas:
+    while stub.Status(pb.Empty(), timeout=WAIT_S).decisions_published < before + sinks * replicas:
         if time.monotonic() - began > WAIT_S:
             raise BenchmarkError(f"not all {replicas} replicas of a lost server have decisions after {WAIT_S:.0f} s")
         time.sleep(PROBE_S)

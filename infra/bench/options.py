@@ -25,14 +25,22 @@ class ScaleOptions:
     beat_ms: int = 500
     """The time between two heartbeats of a server."""
     watch_s: float = 10.0
+    kafka: bool = False
+    """Whether a broker is started for the master, and the publishing of `reports` is measured."""
+    curve: tuple[int, ...] = ()
+    """If there are any: the numbers of tablets that are measured one after the other, instead of `tablets`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.replicas < self.servers <= 1000 or not 100 <= self.beat_ms <= 60_000:
             raise ValueError(
                 "there are up to 1000 servers, more than replicas, and 100 to 60,000 ms between heartbeats"
             )
-        if not 5 <= self.tablets <= SCALE_TABLETS_MAX or not 1 <= self.watch_s <= 600:
+        sizes = self.curve or (self.tablets,)
+        if not all(5 <= n <= SCALE_TABLETS_MAX for n in sizes) or not 1 <= self.watch_s <= 600:
             raise ValueError(f"there are 5 to {SCALE_TABLETS_MAX:,} tablets, and they are watched for 1 to 600 s")
+
+        if list(sizes) != sorted(set(sizes)):
+            raise ValueError("the sizes of a curve are different, the smallest first")
 
     @property
     def rereplicate_ms(self) -> int:

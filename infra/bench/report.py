@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rich.console import Console
 from rich.table import Table
@@ -86,6 +88,13 @@ METRICS = [
     Metric("scale_beat_ms", "time between two heartbeats of a server", "ms"),
     Metric("scale_start_s", "a master starts on the catalog: until it leads", "s", False),
     Metric("scale_known_s", "from then on, until it has the reports of all", "s", False),
+    Metric("scale_reports_servers_s", "reports: until each server has a record", "s", False),
+    Metric("scale_reports_whole_s", "reports: until each server and each tablet has one", "s", False),
+    Metric("scale_reports_per_s", "reports: published until then", "records/s"),
+    Metric("scale_reports_kb_per_s", "reports: their keys and values", "KB/s"),
+    Metric("scale_reports_cpu_percent", "reports: the master's CPU meanwhile", "% of a core", False),
+    Metric("scale_reports_server_age_s", "reports: the oldest of a server, after the look-ups", "s", False),
+    Metric("scale_reports_tablet_age_s", "reports: the oldest of a tablet, after the look-ups", "s", False),
     Metric("scale_rest_cpu_percent", "its CPU under heartbeats alone", "% of a core", False),
     Metric("scale_beats_per_s", "heartbeats that it takes", "heartbeats/s"),
     Metric("scale_beat_ms_max", "longest heartbeat", "ms", False),
@@ -184,6 +193,8 @@ LIMITS = {
     "write_beside_copy_p99_ratio": 3.0,
 }
 """The upper limit of a figure in every round. Those of idleness are for 1,000 tablets on three servers."""
+FACTS = ("scale_servers", "scale_tablets", "scale_beat_ms", "scale_small_lookup_tablets", "scale_large_lookup_tablets")
+"""What a benchmark was told, so that it has no slope."""
 GOALS = {
     "bulk_insert_rows_per_s": 1.5,
     "random_upsert_rows_per_s": 2.0,
@@ -233,6 +244,20 @@ def percentile_ms(durations_s: Iterable[float], share: float) -> float:
     """The duration, in ms, that this share of all is below: 0.5 for the median, 0.99 for the 99th percentile."""
     ordered = sorted(durations_s)
     return 1000 * ordered[int(share * len(ordered))]
+
+
+def slopes_told(curve: Mapping[int, Sequence[Figures]]) -> list[str]:
+    """A line for each figure of a curve, by number of tablets: the power of that number with which the median grows
+    from each size to the next. 0: it is flat; 1: it is proportional."""
+    points = [(size, summary(rounds)) for size, rounds in curve.items()]
+    told = []
+    for name in sorted(points[0][1] if len(points) > 1 else ()):
+        values = [(size, figures[name]["median"]) for size, figures in points if name in figures]
+        if name.startswith(FACTS) or any(value <= 0 for _, value in values):
+            continue
+        powers = (math.log(b / a) / math.log(m / n) for (n, a), (m, b) in pairwise(values))
+        told.append(f"slope of {metric_of(name).title}: {', '.join(f'{power:.2f}' for power in powers)}")
+    return told
 
 
 def elections_told(results: Mapping[str, Sequence[Figures]]) -> list[str]:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from .options import BenchmarkError, BenchOptions
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
 from .peers.kudu_pipeline import KuduPipeline
-from .report import Figures, elections_told, interleave, ratios, summary, verdicts
+from .report import Figures, elections_told, interleave, ratios, slopes_told, summary, verdicts
 from .target import Target, local_stack, running_cluster
 
 OURS = "nyala"
@@ -88,8 +88,12 @@ def run(name: str, options: BenchOptions, note: Note) -> Outcome:
         setting = _Setting(name, options, kudu, stack, note)
         ours, theirs = _BENCHES[name](setting)
         measures = [(OURS, ours)] + ([(_BESIDE.get(name, "kudu"), theirs)] if theirs is not None else [])
+        curve = options.scale.curve if name == "masters-at-scale" else ()
+        if curve:
+            measures = [(f"{tablets:,} tablets", _at_scale(setting, tablets)) for tablets in curve]
         outcome.results = interleave(options.rounds, measures, lambda text: note(f"{name}, {text}"))
         outcome.notes += elections_told(outcome.results)
+        outcome.notes += slopes_told(dict(zip(curve, outcome.results.values(), strict=True))) if curve else []
     return outcome
 
 
@@ -215,7 +219,12 @@ def _masters(s: _Setting) -> tuple[Measure, Measure | None]:
 
 
 def _masters_at_scale(s: _Setting) -> tuple[Measure, Measure | None]:
-    return lambda _: masters_at_scale.masters_at_scale_round(s.options.scale, s.note), None
+    return _at_scale(s, s.options.scale.tablets), None
+
+
+def _at_scale(s: _Setting, tablets: int) -> Measure:
+    size = replace(s.options.scale, tablets=tablets, curve=())
+    return lambda _: masters_at_scale.masters_at_scale_round(size, s.note)
 
 
 def _decisions(s: _Setting) -> tuple[Measure, Measure | None]:

@@ -188,11 +188,18 @@ def masters_at_scale(
     tablets: Annotated[int, typer.Option(help="tablets of all of them")] = 1000,
     replicas: Annotated[int, typer.Option(help="replicas of each tablet")] = 3,
     beat_ms: Annotated[int, typer.Option(help="ms between two heartbeats of a server")] = 500,
+    kafka: Annotated[bool, typer.Option("--kafka", help="start a broker too, and measure what `reports` get")] = False,
+    curve: Annotated[str, typer.Option(help="numbers of tablets one after the other, as 1000,10000; with slopes")] = "",
     rounds: Rounds = 1, watch_s: WatchS = 10.0, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """A real master under the heartbeats of many played servers: CPU, memory, look-ups, decisions for a lost server."""
+    """A real master under the heartbeats of many played servers: CPU, memory, look-ups, reports, decisions for a lost
+    server."""
     try:
-        size = sizes.ScaleOptions(servers=servers, tablets=tablets, replicas=replicas, beat_ms=beat_ms, watch_s=watch_s)
+        points = tuple(map(int, curve.split(","))) if curve else ()
+        size = sizes.ScaleOptions(
+            servers=servers, tablets=tablets, replicas=replicas, beat_ms=beat_ms, watch_s=watch_s, kafka=kafka,
+            curve=points,
+        )  # fmt: skip
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     _measure(["masters-at-scale"], replace(_options(True, "", rounds, ""), scale=size), as_json)

@@ -62,6 +62,24 @@ MUTANTS = (
         after="if False:",
     ),
     Mutant(
+        name="reports are whole before each tablet has one",
+        test=(
+            "tests/unit/infra/test_bench_scale.py::test_published_reports_are_whole_when_each_server_and_tablet_has_one"
+        ),
+        file="infra/bench/reports_watch.py",
+        function="Published.add",
+        before="len(self.last_s) >= self.servers + self.tablets",
+        after="self.records >= self.servers + self.tablets",
+    ),
+    Mutant(
+        name="slope of a curve is a ratio",
+        test="tests/unit/infra/test_bench_scale.py::test_slopes_of_a_curve_are_powers_of_its_size",
+        file="infra/bench/report.py",
+        function="slopes_told",
+        before="math.log(b / a) / math.log(m / n)",
+        after="(b / a) / (m / n)",
+    ),
+    Mutant(
         name="bench of checksums has no bare limit",
         rows="IN-04",
         test="tests/unit/infra/test_bench_report.py::test_checksums_are_measured_beside_a_read_of_the_same_bytes",

@@ -125,14 +125,18 @@ def test_bench_of_masters_measures_what_they_were_away_and_rows_go_on(tmp_path: 
 
 def test_bench_of_masters_at_scale_measures_a_master_under_played_heartbeats(tmp_path: Path) -> None:
     """Goal: what a master costs is measured on a real one. Method: a round of a small size: the master takes every
-    heartbeat, finds the whole table, and decides for every replica of a lost server, or the round fails."""
-    small = ("--servers", "6", "--tablets", "60", "--beat-ms", "200", "--watch-s", "2")
+    heartbeat, finds the whole table, and decides for every replica of a lost server, or the round fails. A broker
+    beside it gets a record of each server and each tablet, within the seconds that the rate allows."""
+    small = ("--servers", "6", "--tablets", "60", "--beat-ms", "200", "--watch-s", "2", "--kafka")
     found = figures_of(bench(tmp_path, "masters-at-scale", *small), "masters-at-scale")
     print(found)
     assert (found["scale_servers"], found["scale_tablets"], found["scale_beat_ms"]) == (6, 60, 200)
     assert (found["scale_small_lookup_tablets"], found["scale_large_lookup_tablets"]) == (4, 56)
     assert found["scale_beats_per_s"] > 6 and found["scale_memory_mb"] > 0 and found["scale_rest_cpu_percent"] > 0
     assert 0 < found["scale_call_ms_p99"] <= found["scale_call_ms_max"]
+    assert 0 < found["scale_reports_servers_s"] <= found["scale_reports_whole_s"] < 30
+    assert found["scale_reports_per_s"] > 0 and found["scale_reports_cpu_percent"] > 0
+    assert found["scale_reports_server_age_s"] < 60
     assert list(tmp_path.iterdir()) == []
 
 
