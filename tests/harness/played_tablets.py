@@ -2,7 +2,7 @@
 sets.
 
 Each server has a wall clock of its own, off by less than the bound. A replica has data up to its safe time. For a stale
-read it judges that time by the server's rule (`replica.server.freshness`); the leader has everything.
+read it judges that time by the server's rule (`replica.types.freshness`); the leader has everything.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from nyala.replica.client.retry import Deadline
 from nyala.replica.client.scans import Scans
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb
-from nyala.replica.server.requests.freshness import time_needed, too_old
 from nyala.replica.types import Code, Refused, hybrid_from_us, limits
+from nyala.replica.types.freshness import time_needed, too_old
 from tests.harness.agreed_times import AgreedTimes
 
 SCHEMA = TableSchema(

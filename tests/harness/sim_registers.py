@@ -13,8 +13,8 @@ from typing import Any
 from google_crc32c import value as crc
 
 from nyala.replica.raft_driver import Replica
-from nyala.replica.server.requests.freshness import time_needed
 from nyala.replica.types import Applied, Code, EntryKind, Refused, limits
+from nyala.replica.types.freshness import time_needed
 from tests.harness.history import ABSENT, Call, History
 from tests.harness.sim_cluster import SimCluster, SimNode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from nyala.replica.server.requests.freshness import time_needed
+from nyala.replica.types.freshness import time_needed
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_registers import RegisterClients
 

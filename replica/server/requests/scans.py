@@ -24,10 +24,10 @@ from nyala.replica.types import (
     limits,
     started_pool,
 )
+from nyala.replica.types.freshness import time_needed, too_old
 
 from ..runtime.tasks import on_thread
 from ..tablets.hosted import HostedTablet
-from .freshness import time_needed, too_old
 from .request_deadline import RequestDeadline
 
 TIMEOUT_DEFAULT_S = 30.0

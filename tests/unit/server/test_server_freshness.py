@@ -10,7 +10,6 @@ import pytest
 
 from nyala.replica.rows import encode_batch
 from nyala.replica.rpc import pb
-from nyala.replica.server.requests.freshness import lag_us, time_needed, too_old
 from nyala.replica.server.requests.scans import Scans
 from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.types import (
@@ -24,6 +23,7 @@ from nyala.replica.types import (
     staleness_problem,
     us_of_hybrid,
 )
+from nyala.replica.types.freshness import lag_us, time_needed, too_old
 from tests.harness.copies import TABLET
 from tests.harness.patience import patience_s
 from tests.harness.server_pair import Pair, PairedServer, run_pair, until

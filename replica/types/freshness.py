@@ -11,7 +11,9 @@ more than the difference, only a leader answers, by a barrier.
 
 from __future__ import annotations
 
-from nyala.replica.types import Code, Refused, hybrid_from_us, limits, staleness_problem, us_of_hybrid
+from . import limits
+from .errors import Code, Refused
+from .time import hybrid_from_us, staleness_problem, us_of_hybrid
 
 
 def lag_us(now: int, safe_time: int) -> int:
