@@ -64,6 +64,12 @@ class Client(Admin):
 
     def _look_up(self, table_name: str) -> list[Location]:
         request = pb.TableRequest(name=table_name, with_tablets=True)
+        staleness_us = round(self.options.look_up_staleness_s * 1e6)
+        # Another look-up means that the first one's locations failed: only the leading master has newer ones for sure.
+        if staleness_us and not self.locator.version(table_name):
+            recorded = self._all_masters.recorded_table(request, staleness_us)
+            if recorded is not None:
+                return locations_from_pb(recorded)
         # Shorter than a call's own deadline: if no master answers, the caller goes on with the members it knows.
         reply = self._all_masters.whole_table(request, timeout_s=min(2.0, self.options.timeout_s))
         return locations_from_pb(reply)

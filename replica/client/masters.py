@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import grpc
@@ -135,21 +137,22 @@ class Masters:
 
     def whole_table(self, request: pb.TableRequest, *, timeout_s: float | None = None) -> pb.TableReply:
         """Return one table with all its tablets. WRONG_TABLE if it was dropped and created again between two pages."""
-        pages: list[pb.TableReply] = []
+        return _whole_table(request, lambda asked: self.call("GetTable", asked, timeout_s=timeout_s))
 
-        def ask(asked: pb.TableRequest) -> pb.TableReply:
-            if pages:
-                asked.table_id = pages[0].table.table_id
-            reply: pb.TableReply = self.call("GetTable", asked, timeout_s=timeout_s)
-            return reply
+    def recorded_table(self, request: pb.TableRequest, staleness_us: int) -> pb.TableReply | None:
+        """Return one table as the catalog of a master has it that need not lead, and is at most so old. None if no
+        such master answers."""
+        asked = pb.TableRequest(staleness_us=staleness_us)
+        asked.MergeFrom(request)
+        others = [address for address in self.addresses if address != self.current]
+        for address in self._rng.sample(others, len(others)):
+            with suppress(Refused):
+                return _whole_table(asked, partial(self._page_of, address))
+        return None
 
-        for page in pages_of(ask, request):
-            pages.append(page)
-        tablets = {(t.range_pos, t.bucket): t for page in pages for t in page.tablets}
-        first = pages[0]
-        return pb.TableReply(
-            table=first.table, tablets=tablets.values(), servers=first.servers, cluster_id=first.cluster_id
-        )
+    def _page_of(self, address: Address, request: pb.TableRequest) -> pb.TableReply:
+        reply: pb.TableReply = self.ask(address, "GetTable", request, LEARN_TIMEOUT_S)
+        return reply
 
     def ask(self, address: Address, method: str, request: Message, timeout_s: float) -> Any:
         """Return the reply of this one master, leader or not, called once. For calls that change nothing; Refused."""
@@ -190,6 +193,24 @@ class Masters:
                 places = (at % len(self._known) for at in ring)
                 self._current = next(at for at in places if self._known[at] not in lacking)
             return hinted
+
+
+def _whole_table(request: pb.TableRequest, ask: Callable[[pb.TableRequest], pb.TableReply]) -> pb.TableReply:
+    """Return one table with all its tablets, page after page."""
+    pages: list[pb.TableReply] = []
+
+    def of_same_table(asked: pb.TableRequest) -> pb.TableReply:
+        if pages:
+            asked.table_id = pages[0].table.table_id
+        return ask(asked)
+
+    for page in pages_of(of_same_table, request):
+        pages.append(page)
+    tablets = {(t.range_pos, t.bucket): t for page in pages for t in page.tablets}
+    first = pages[0]
+    return pb.TableReply(
+        table=first.table, tablets=tablets.values(), servers=first.servers, cluster_id=first.cluster_id
+    )
 
 
 def leader_hint(detail: str) -> tuple[str, Address | None]:

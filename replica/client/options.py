@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from nyala.replica.types import Code, Refused, check_measure, check_whole, limits
+from nyala.replica.types import Code, Refused, check_measure, check_whole, limits, staleness_problem
 
 _AT_ONCE = ("writes_inflight_per_tablet_max", "scan_parallel_max")
 COUNT_MAX = 1 << 31
@@ -25,6 +25,9 @@ class ClientOptions:
     """Deadline of one tablet's scan with all its restarts."""
     connect_timeout_s: float = 4.0
     """Bounds the first contact with the masters."""
+    look_up_staleness_s: float = 0.0
+    """Not 0: where tablets are is asked of any master whose catalog is at most so old, which takes load off the leading
+    one. A server that has moved since is found by retries, as with cached locations."""
     attempt_timeout_s: float = 4.0
     """Time limit of the first attempt; each attempt that times out doubles the next one's, up to the call's
     deadline."""
@@ -48,6 +51,11 @@ class ClientOptions:
         write_s_max = limits.LEDGER_CLIENT_TTL_US / 2e6
         batch = limits.BATCH_SIZE_BYTES_MAX
         for holds, name, what in (
+            (
+                self.look_up_staleness_s == 0 or not staleness_problem(self.look_up_staleness_s * 1e6),
+                "look_up_staleness_s",
+                f"is 0, or above {limits.CLOCK_DIFFERENCE_US_MAX / 1e6:g}",
+            ),
             (self.timeout_s > 0, "timeout_s", "is above 0"),
             (self.scan_timeout_s > 0, "scan_timeout_s", "is above 0"),
             (self.connect_timeout_s > 0, "connect_timeout_s", "is above 0"),

@@ -416,6 +416,12 @@ class Replica:
         return self._times.applied
 
     @property
+    def heard_time(self) -> int:
+        """Hybrid time up to which this follower has applied all that its leader wrote, as that leader said. It is no
+        safe time: another leader may have written meanwhile, for as long as the deposed one does not know of it."""
+        return max(self.applied_time, self._times.heard(self.applied_index))
+
+    @property
     def withheld(self) -> OpId | None:
         """The end of the log that was lost, may have been acknowledged, and is not back yet; otherwise None."""
         if self._executor is not None:

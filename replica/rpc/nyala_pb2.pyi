@@ -1402,7 +1402,7 @@ class CreateTableReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., table: _Optional[_Union[TableInfo, _Mapping]] = ..., tablets: _Optional[_Iterable[_Union[TabletInfo, _Mapping]]] = ...) -> None: ...
 
 class TableRequest(_message.Message):
-    __slots__ = ("dest_uuid", "name", "table_id", "with_tablets", "after", "limit_bytes", "brief")
+    __slots__ = ("dest_uuid", "name", "table_id", "with_tablets", "after", "limit_bytes", "brief", "staleness_us")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1410,6 +1410,7 @@ class TableRequest(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     BRIEF_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_US_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     name: str
     table_id: str
@@ -1417,7 +1418,8 @@ class TableRequest(_message.Message):
     after: str
     limit_bytes: int
     brief: bool
-    def __init__(self, dest_uuid: _Optional[str] = ..., name: _Optional[str] = ..., table_id: _Optional[str] = ..., with_tablets: _Optional[bool] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ..., brief: _Optional[bool] = ...) -> None: ...
+    staleness_us: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., name: _Optional[str] = ..., table_id: _Optional[str] = ..., with_tablets: _Optional[bool] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ..., brief: _Optional[bool] = ..., staleness_us: _Optional[int] = ...) -> None: ...
 
 class TableReply(_message.Message):
     __slots__ = ("error", "table", "tablets", "servers", "next", "cluster_id")

@@ -366,7 +366,7 @@ MUTANTS = (
         rows="IN-80",
         test="tests/unit/master/test_master_lists.py::test_client_puts_the_pages_of_one_table_together",
         file="replica/client/masters.py",
-        function="Masters.whole_table.ask",
+        function="_whole_table.of_same_table",
         before="asked.table_id = pages[0].table.table_id",
         after="pass",
     ),

@@ -6,10 +6,46 @@ from tests.mutants.mutant import Mutant
 
 UNIT = "tests/unit/master/test_master_members.py"
 PROCESS = "tests/process/test_master_members_process.py"
+LISTS = "tests/unit/master/test_master_lists.py"
 RULES = "replica/master/group/changing_members.py"
 REFUSED = f"{UNIT}::test_master_that_must_not_be_added_is_refused"
 
 MUTANTS = (
+    Mutant(
+        name="follower answers look-ups however old its catalog is",
+        test=f"{LISTS}::test_follower_answers_look_ups_from_a_catalog_that_is_new_enough",
+        file="replica/master/group/catalog_group.py",
+        function="CatalogGroup.check_fresh",
+        before="or time < needed",
+        after="",
+    ),
+    Mutant(
+        name="follower answers look-ups of clients that allow no staleness",
+        test=f"{LISTS}::test_follower_answers_look_ups_from_a_catalog_that_is_new_enough",
+        file="replica/master/requests/master_service.py",
+        function="MasterService.GetTable",
+        before="request.staleness_us and not",
+        after="not",
+    ),
+    Mutant(
+        name="client looks failed locations up at a follower again",
+        test=f"{LISTS}::test_first_look_up_may_be_of_any_master_and_the_next_is_of_the_leading_one",
+        file="replica/client/client.py",
+        function="Client._look_up",
+        before="staleness_us and not self.locator.version(table_name)",
+        after="staleness_us",
+    ),
+    Mutant(
+        name="promise of the leader counts before it is applied",
+        test=(
+            "tests/unit/raft_driver/test_driver_times.py::"
+            "test_follower_is_as_new_as_the_last_promise_that_it_has_applied"
+        ),
+        file="replica/raft_driver/times.py",
+        function="Times.heard",
+        before="if applied_index >= self._promise[0] else self._kept",
+        after="if applied_index >= 0 else self._kept",
+    ),
     Mutant(
         name="new master votes before it has the catalog",
         rows="MF-04",

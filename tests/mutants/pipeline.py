@@ -811,7 +811,7 @@ MUTANTS = (
         rows="IN-10",
         test="tests/unit/master/test_master_lists.py::test_client_puts_the_pages_of_one_table_together",
         file="replica/client/masters.py",
-        function="Masters.whole_table",
+        function="_whole_table",
         before=", cluster_id=first.cluster_id",
         after="",
     ),

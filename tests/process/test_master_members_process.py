@@ -12,7 +12,8 @@ import pytest
 from nyala.replica.client import Client, ClientOptions, ScanSpec
 from nyala.replica.fs import KNOWN_MASTERS
 from nyala.replica.master.process import REMOVED_EXIT_CODE
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.types import Code
 from tests.harness.cluster import ServerProcess, local_cluster, wait_until
 from tests.harness.patience import patience_s
 from tests.harness.three_masters import FLAGS, MASTER, Load, Masters, done, refused
@@ -80,6 +81,28 @@ def test_single_master_becomes_three_while_it_serves(members: Members) -> None:
 def three() -> Iterator[Members]:
     with local_cluster() as cluster:
         yield Members(Masters(cluster, 3))
+
+
+def test_followers_answer_look_ups_for_as_long_as_they_hear_a_leader(three: Members) -> None:
+    """Goal: look-ups need no leading master if the client says how old they may be, and are never older. Method: each
+    follower is asked, with a staleness and without; then the leader and one follower are stopped, and the last one
+    refuses once its catalog is older than that."""
+    three.cluster.add_server()
+    three.masters.create("old")
+    leader, (last, other) = three.masters.leader(), three.masters.followers()
+
+    def asked(master: ServerProcess, staleness_us: int) -> pb.TableReply:
+        stub = pb_grpc.MasterServiceStub(master.channel)
+        request = pb.TableRequest(name="old", with_tablets=True, staleness_us=staleness_us)
+        reply: pb.TableReply = stub.GetTable(request, timeout=30)
+        return reply
+
+    for master in (last, other):
+        wait_until(lambda master=master: len(asked(master, 3_000_000).tablets) == 1, "it has the table")  # type: ignore[misc]
+        assert asked(master, 0).error.code == Code.NOT_LEADER
+    leader.kill()
+    other.kill()
+    wait_until(lambda: asked(last, 3_000_000).error.code == Code.LAGGING, "its catalog is too old")
 
 
 def test_each_of_three_masters_is_replaced_while_rows_are_written_and_read(three: Members) -> None:

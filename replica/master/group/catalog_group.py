@@ -27,7 +27,9 @@ from nyala.replica.types import (
     RaftConfig,
     Refused,
     ResourcesExhausted,
+    limits,
 )
+from nyala.replica.types.freshness import time_needed, too_old
 from nyala.replica.wal import WITHHELD_NAME, Log, WalOptions
 
 from ..catalog.catalog import CATALOG_ID, Catalog
@@ -77,6 +79,7 @@ class CatalogGroup:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.trouble = ""
         """The damage of its files with which it goes on; empty if none is known."""
+        self._hybrid_clock = HybridClock(clock)
         self._disk, self._raft_options = disk, RaftOptions()
         self.cmeta = _metadata(disk, uuid, first)
         self.catalog = Catalog.open(disk)
@@ -89,7 +92,7 @@ class CatalogGroup:
             files=Files(cmeta=self.cmeta, log=self.log, state_machine=self.catalog, unfit=unfit_entry),
             replay=replay,
             environment=Environment(
-                hybrid_clock=HybridClock(clock),
+                hybrid_clock=self._hybrid_clock,
                 rng=random.Random(f"{uuid}{clock.wall_us()}"),
                 post=self._post,
                 run_heavy=self._run_heavy,
@@ -187,6 +190,16 @@ class CatalogGroup:
     def not_leader(self) -> Refused:
         """The refusal for a request that another master should have got."""
         return Refused(Code.NOT_LEADER, "this master does not lead", detail=self.replica.leader_hint)
+
+    def check_fresh(self, staleness_us: int) -> None:
+        """Refused LAGGING unless this follower's catalog has all that was committed longer ago than that.
+
+        A deposed leader may vouch for it until it notices, so the age may be one longest election timeout more.
+        """
+        clock, replica = self._hybrid_clock, self.replica
+        needed, time = time_needed(clock.now(), staleness_us, 0), replica.heard_time
+        if clock.ahead_of_wall_us() > limits.CLOCK_DIFFERENCE_US_MAX or time < needed:
+            raise too_old(clock.now(), time, staleness_us)
 
     async def ensure_ready(self) -> int:
         """The term in which this master leads and has applied everything before it; otherwise Refused."""

@@ -73,6 +73,17 @@ def tablet_info(master: MasterState, tablet_id: str, tablet: Tablet) -> pb.Table
     return info
 
 
+def recorded_info(tablet_id: str, tablet: Tablet) -> pb.TabletInfo:
+    """One tablet as a follower knows it: its place in the table, and its recorded config."""
+    return pb.TabletInfo(
+        tablet_id=tablet_id,
+        table_id=tablet.table_id,
+        bucket=tablet.bucket,
+        range_pos=tablet.range_pos,
+        config=config_to_pb(tablet.known_config),
+    )
+
+
 def _with_addresses(soft: SoftState, config: RaftConfig) -> RaftConfig:
     """The config with the addresses from which its servers were last heard."""
     members = []

@@ -18,7 +18,7 @@ from ..catalog.tables import find_table
 from ..state import MasterState
 from . import desired
 from .conversions import position_to_pb
-from .infos import applicant_info, foreign_info, server_infos, tablet_info, tablets_after
+from .infos import applicant_info, foreign_info, recorded_info, server_infos, tablet_info, tablets_after
 from .upgrading import finalized_level
 
 SERVERS_AT_ONCE = 16
@@ -63,6 +63,21 @@ async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableRe
         pages.keep(key, version, page, answer)
     reply = _table_reply(answer)
     reply.servers.extend(_places(state, reply.tablets, request.limit_bytes))
+    return reply
+
+
+async def recorded_page(state: MasterState, request: pb.TableRequest) -> pb.TableReply:
+    """As `table_page`, of a follower: the catalog's records alone. Nobody leads a tablet as far as they tell."""
+    table_id, stored = find_table(state.catalog, request.name, request.table_id)
+    after = _position(request.after)
+    table = info_from_json(write(stored)) if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
+    reply = pb.TableReply(table=table, cluster_id=state.cluster_id)
+    if request.with_tablets:
+        found = (
+            (f"{t.range_pos}/{t.bucket}", recorded_info(i, t)) for i, t in tablets_after(state.catalog, table_id, after)
+        )
+        page, reply.next = await page_of(found, request.limit_bytes, reply.ByteSize())
+        reply.tablets.extend(page)
     return reply
 
 

@@ -257,9 +257,14 @@ class MasterService(pb_grpc.MasterServiceServicer):
         await state.group.change_aside(dropped)
         return pb.SimpleReply()
 
-    @_answered(pb.TableReply)
-    async def GetTable(self, request: pb.TableRequest) -> pb.TableReply:
-        """A table by name or id; if requested, with its tablets and their places."""
+    @_named(pb.TableReply)
+    async def GetTable(self, request: pb.TableRequest, _context: Context) -> pb.TableReply:
+        """A table by name or id; if requested, with its tablets and their places. A follower answers from its catalog
+        if the request says how old that may be."""
+        if request.staleness_us and not self.state.group.is_leader:
+            self.state.group.check_fresh(request.staleness_us)
+            return await lists.recorded_page(self.state, request)
+        await self.state.lead()
         return await lists.table_page(self.state, request)
 
     @_answered(pb.ListTablesReply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import nyala
+from nyala.replica.client import Client, ClientOptions
 from nyala.replica.client.paging import pages_of
 from nyala.replica.master.catalog.records import (
     CLUSTER,
@@ -29,12 +31,14 @@ from nyala.replica.master.catalog.records import (
     read,
 )
 from nyala.replica.master.catalog.tables import table_record
+from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.heartbeats.soft_state import ServerState
 from nyala.replica.master.requests import lists
 from nyala.replica.rpc import description_to_pb, page_writer, pb, pb_grpc
-from nyala.replica.types import Address, Code, FailingCopy, Heartbeat, Refused, limits
+from nyala.replica.types import Address, Code, FailingCopy, Heartbeat, Refused, hybrid_from_us, limits
 from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.leading_master import Masters
+from tests.harness.master_calls import MasterWorld
 
 ROOM = limits.PAGE_BYTES + (64 << 10)
 """One page, and what else a reply has."""
@@ -339,3 +343,52 @@ def test_list_that_does_not_get_on_is_told() -> None:
     with pytest.raises(Refused) as refused:
         list(asked)
     assert refused.value.code is Code.CORRUPTION
+
+
+def test_first_look_up_may_be_of_any_master_and_the_next_is_of_the_leading_one(master: tuple[Asked, str]) -> None:
+    """Goal: a client that allows a staleness takes its look-ups off the leading master, and never repeats outdated
+    locations. Method: the client knows two names of one master; the first look-up of a table is asked of the other one,
+    with the staleness, and every later one of the leading one, without. With the default, all are."""
+    servicer, address = master
+    other = address.replace("127.0.0.1", "localhost")
+    for allowed_s, expected in ((5.0, [5_000_000, 0]), (0.0, [0, 0])):
+        with Client([address, other], ClientOptions(look_up_staleness_s=allowed_s)) as client:
+            servicer.table_ids = itertools.repeat("a")
+            servicer.asked.clear()
+            for version in range(2):
+                client.locator.refresh("wide", version)
+            assert [request.staleness_us for _, request in servicer.asked[::3]] == expected
+
+
+@pytest.mark.parametrize(
+    ("staleness_us", "heard_us_ago", "code"),
+    [
+        (0, 0, Code.NOT_LEADER),
+        (5_000_000, 1_000_000, 0),
+        (5_000_000, 5_000_000, Code.LAGGING),
+        (1, 0, Code.INVALID_ARGUMENT),
+    ],
+)
+def test_follower_answers_look_ups_from_a_catalog_that_is_new_enough(
+    staleness_us: int, heard_us_ago: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a follower answers only if the request allows it and its catalog is so new, and then tells no leaders of
+    tablets, of which it knows nothing. Method: a master that was led alone, as though it followed another one, which
+    was heard some time ago."""
+
+    async def run() -> Any:
+        world = MasterWorld()
+        await world.begin()
+        heard = hybrid_from_us(world.clock.wall_us() - heard_us_ago)
+        monkeypatch.setattr(CatalogGroup, "is_leader", property(lambda self: False))
+        monkeypatch.setattr(type(world.group.replica), "heard_time", property(lambda self: heard))
+        asked = pb.TableRequest(name="flights", with_tablets=True, staleness_us=staleness_us)
+        reply = await world.call("MasterService", "GetTable", asked)
+        monkeypatch.undo()
+        await world.end()
+        return world, reply
+
+    world, reply = asyncio.run(run())
+    assert reply.error.code == code
+    assert [t.tablet_id for t in reply.tablets] == ([] if code else [world.tablet])
+    assert all(not t.leader_uuid and len(t.config.members) == 3 for t in reply.tablets)

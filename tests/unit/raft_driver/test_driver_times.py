@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.raft import AppendEntries
+from nyala.replica.raft_driver.times import Times
 from nyala.replica.types import (
     Applied,
     Code,
@@ -20,6 +21,7 @@ from nyala.replica.types import (
     HybridClock,
     OpId,
     Refused,
+    SystemClock,
     hybrid_from_us,
     limits,
     us_of_hybrid,
@@ -282,3 +284,14 @@ def test_many_appends_in_small_steps_push_the_clock_no_further_than_one(how: str
     assert ahead_us <= (limits.CLOCK_AHEAD_OF_PEERS_US_MAX if how == "of this term" else 1000), refusals
     if how == "of this term":
         assert refusals[0] == "" and all("ahead of the clock here" in r for r in refusals[1:])
+
+
+def test_follower_is_as_new_as_the_last_promise_that_it_has_applied() -> None:
+    """Goal: a follower does not take its data for newer than it is. Method: promises of a leader, each with the index
+    that must be applied first and the one that is; what is not applied yet counts for nothing, an earlier promise
+    stays, and none goes back."""
+    times = Times("t", "u", HybridClock(SystemClock()))
+    assert times.heard(10) == 0
+    for index, time, applied, found in ((5, 100, 4, 0), (5, 120, 5, 120), (7, 140, 6, 120), (7, 130, 7, 140)):
+        times.promised(index, time, applied)
+        assert times.heard(applied) == found
