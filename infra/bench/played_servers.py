@@ -65,6 +65,8 @@ class _Server:
     known: bool = False
     """Whether the master has its full report."""
     silent: bool = False
+    stub: Any = None
+    """Of the master, over a connection of its own, as each real server has one."""
     sequence: int = 0
     place: int = 0
 
@@ -131,7 +133,6 @@ class Played:
         self.servers: list[_Server] = []
         self.changes = Changes()
         self.cluster_id = ""
-        self._stub: Any = None
         self._unknown = 0
         self._beats: list[float] = []
         """The seconds that each heartbeat took since the last `told`."""
@@ -179,10 +180,10 @@ class Played:
         if "beat" in command:
             self.cluster_id = command["cluster"]
             self._unknown = len(self.servers)
-            channel = async_channel_to(command["beat"])
-            self._stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
             for server in self.servers:
                 server.known = False
+                channel = async_channel_to(command["beat"])
+                server.stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
             self._tasks = self._tasks or [asyncio.create_task(self._beats_of(s)) for s in self.servers]
         elif "silence" in command:
             self._silence(self.servers[command["silence"]])
@@ -215,7 +216,7 @@ class Played:
         while not server.silent:
             began = time.monotonic()
             try:
-                reply = await self._stub.Heartbeat(self._heartbeat(server), timeout=CALL_S)
+                reply = await server.stub.Heartbeat(self._heartbeat(server), timeout=CALL_S)
                 known = not reply.error.code and not reply.need_full_report
                 self._refused += bool(reply.error.code)
                 self._beats.append(time.monotonic() - began)
