@@ -230,6 +230,7 @@ ACCEPTED: dict[str, set[str]] = {
     "ClientOptions.scan_timeout_s": {"1.5"},
     "ClientOptions.connect_timeout_s": {"1.5"},
     "ClientOptions.attempt_timeout_s": {"1.5"},
+    "ClientOptions.look_up_staleness_s": {"0", "1.5"},
     "ClientOptions.backoff_max_s": {"1.5"},
     "Cluster.create_table.name": {"x"},
     "Cluster.create_table.schema": {"None"},
