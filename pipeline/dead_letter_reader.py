@@ -9,12 +9,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from nyala import schemas
+from nyala.replica.decision_executor.kafka_reading import poll
 from nyala.replica.rows import SourceKey
 from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity, ReplicaError
 
@@ -147,10 +148,26 @@ def letter_of(record: Any) -> StoredDeadLetter:
     )
 
 
+class _Undecodable(NamedTuple):
+    """A record of which Kafka's client can decode nothing."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None = None
+    value: bytes = b""
+    timestamp: int = 0
+
+
 def _records(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterator[Any]:
     """Yield all records that the partitions hold now, except tombstones."""
     if not partitions:
         return
+    undecodable: list[_Undecodable] = []
+
+    def skipped(partition: TopicPartition, offset: int, _: Exception) -> None:
+        undecodable.append(_Undecodable(partition.topic, partition.partition, offset))
+
     consumer.assign(partitions)
     ends = consumer.end_offsets(partitions)
     consumer.seek_to_beginning(*partitions)
@@ -158,10 +175,13 @@ def _records(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterato
     while any(consumer.position(p) < ends[p] for p in partitions):
         if time.monotonic() > deadline:
             raise LettersUnreadable(f"{partitions[0].topic}: no record came in {wait_s:.0f} s: try again")
-        for place, records in consumer.poll(timeout_ms=500, max_records=PAGE_LETTERS_MAX).items():
-            for record in records:
-                if record.value is not None and record.offset < ends[place]:
-                    yield record
+        undecodable.clear()
+        for place, record in poll(consumer, PAGE_LETTERS_MAX, skipped):
+            if record.value is not None and record.offset < ends[place]:
+                yield record
+            deadline = time.monotonic() + wait_s
+        if undecodable:
+            yield from undecodable
             deadline = time.monotonic() + wait_s
 
 

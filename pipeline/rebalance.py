@@ -19,6 +19,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from nyala.replica.decision_executor import Unusable, read_record
+from nyala.replica.decision_executor.kafka_reading import poll
 from nyala.replica.policy import (
     Caps,
     ClusterView,
@@ -53,6 +54,7 @@ from .kafka_timeouts import (
 from .topics import Topics
 
 _log = logging.getLogger("nyala.pipeline")
+OUTCOMES_PER_POLL = 500
 T = TypeVar("T", Outcome, Report)
 LOOK_AGAIN_S = 1.0
 """The seconds between two readings of the reports while tablets have to settle first."""
@@ -358,12 +360,18 @@ class Rebalancer:
                 consumer.assign(places)
                 consumer.seek_to_beginning()
                 while time.monotonic() < deadline:
-                    for records in consumer.poll(timeout_ms=200).values():
-                        yield from _usable(Outcome, ((r.key, r.value) for r in records))
+                    found = poll(consumer, OUTCOMES_PER_POLL, _warn_of_skipped)
+                    yield from _usable(Outcome, ((record.key, record.value) for _, record in found))
             finally:
                 consumer.close()
         except KafkaError as error:
             raise QueryInterrupted(f"{topic} cannot be read: {error}; what was proposed is still decided") from error
+
+
+def _warn_of_skipped(partition: TopicPartition, offset: int, error: Exception) -> None:
+    _log.warning(
+        "Kafka's client cannot decode a record, which was skipped: %s, offset %d: %s", partition, offset, error
+    )
 
 
 def _usable(kind: type[T], records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[T]:

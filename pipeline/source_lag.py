@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from nyala.replica.decision_executor.kafka_reading import POISON
 from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 
 from .errors import QueryInterrupted
@@ -22,7 +24,8 @@ OLDEST_WITHIN_S = 5.0
 
 class SourceLag(NamedTuple):
     """The lag of one Kafka partition. `records`: offsets from `done` to the end, transaction markers included.
-    `seconds`: the age of the record at `done`, by its timestamp; 0 without records, None if Kafka did not answer."""
+    `seconds`: the age of the record at `done`, by its timestamp; 0 without records, None if Kafka did not answer, or if
+    its client cannot decode the record."""
 
     records: int
     seconds: float | None
@@ -77,7 +80,8 @@ def _written_at(consumer: Any, late: Mapping[Any, int]) -> dict[Any, int]:
         left_s = until - time.monotonic()
         if left_s <= 0:
             break
-        for records in consumer.poll(timeout_ms=int(1000 * left_s)).values():
-            for record in records[:1]:
-                found[place] = int(record.timestamp if record.timestamp is not None else -1)
+        with suppress(*POISON):  # the next partition is another assignment, which the client's next poll takes anew
+            for records in consumer.poll(timeout_ms=int(1000 * left_s)).values():
+                for record in records[:1]:
+                    found[place] = int(record.timestamp if record.timestamp is not None else -1)
     return found

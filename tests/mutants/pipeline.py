@@ -1083,4 +1083,49 @@ MUTANTS = (
             ("proposals have no deadline", "Plan.proposals", "self.deadline_us", "0"),
         )
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="IN-90",
+            test=f"tests/e2e/test_bad_headers_e2e.py::{test}",
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, test, file, function, before, after in (
+            (
+                "bad header ends the reading of letters",
+                "test_letters_beside_a_record_that_cannot_be_decoded_are_read",
+                "pipeline/dead_letter_reader.py",
+                "_records",
+                "poll(consumer, PAGE_LETTERS_MAX, skipped):",
+                "((p, r) for p, found in consumer.poll(timeout_ms=500).items() for r in found):",
+            ),
+            (
+                "letter with a bad header is not shown",
+                "test_letters_beside_a_record_that_cannot_be_decoded_are_read",
+                "pipeline/dead_letter_reader.py",
+                "_records",
+                "yield from undecodable",
+                "pass",
+            ),
+            (
+                "bad header ends the look at the lag",
+                "test_lag_behind_a_record_that_cannot_be_decoded_has_no_age",
+                "pipeline/source_lag.py",
+                "_written_at",
+                "suppress(*POISON)",
+                "suppress(KeyError)",
+            ),
+            (
+                "bad header ends the wait for outcomes",
+                "test_outcomes_beside_a_record_that_cannot_be_decoded_are_followed",
+                "pipeline/rebalance.py",
+                "Rebalancer._outcomes",
+                "poll(consumer, OUTCOMES_PER_POLL, _warn_of_skipped)",
+                "((p, r) for p, found in consumer.poll(timeout_ms=200).items() for r in found)",
+            ),
+        )
+    ),
 )
