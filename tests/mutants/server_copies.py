@@ -1079,4 +1079,13 @@ MUTANTS = (
         before="ahead_us=manager.hybrid_clock.ahead_us,",
         after="",
     ),
+    Mutant(
+        name="failed copy writes a superblock beside a replica that is stopping",
+        rows="none",
+        test="tests/unit/server/test_server_open.py::test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping",
+        file="replica/server/copies/copy_jobs.py",
+        function="CopyJobs._settle_as_found",
+        before="async with hosted.transition:",
+        after="async with asyncio.Lock():",
+    ),
 )

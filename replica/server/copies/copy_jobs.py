@@ -237,21 +237,22 @@ class CopyJobs:
 
     async def _settle_as_found(self, hosted: HostedTablet) -> None:
         manager, tablet_id = self._manager, hosted.tablet_id
-        if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:
-            if not await manager.in_thread(lambda: Superblock.exists(manager.disk, tablet_id)):
-                manager.tablets.pop(tablet_id, None)
-                return
-        else:
-            await manager.in_thread(lambda: hosted.repair_superblock(manager.disk))
-        hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, tablet_id))
-        if hosted.cmeta is None:
-            hosted.cmeta = await manager.in_thread(lambda: load_cmeta(manager.disk, tablet_id))
-        if hosted.superblock.data_state is DataState.COPYING:
-            # The disk had no room for the tombstone. Until it is written, no copy can be started.
-            await manager.settle(hosted)
-        if hosted.superblock.data_state is DataState.READY and hosted.replica is None:
-            # The replica was stopped and could not be deleted. Nothing is lost; it is opened again.
-            async with hosted.transition:
+        # The replica may be stopping for another reason, and its last flush be writing the superblock.
+        async with hosted.transition:
+            if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:
+                if not await manager.in_thread(lambda: Superblock.exists(manager.disk, tablet_id)):
+                    manager.tablets.pop(tablet_id, None)
+                    return
+            else:
+                await manager.in_thread(lambda: hosted.repair_superblock(manager.disk))
+            hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, tablet_id))
+            if hosted.cmeta is None:
+                hosted.cmeta = await manager.in_thread(lambda: load_cmeta(manager.disk, tablet_id))
+            if hosted.superblock.data_state is DataState.COPYING:
+                # The disk had no room for the tombstone. Until it is written, no copy can be started.
+                await manager.settle(hosted)
+            if hosted.superblock.data_state is DataState.READY and hosted.replica is None:
+                # The replica was stopped and could not be deleted. Nothing is lost; it is opened again.
                 await manager.open(hosted)
 
     def _copy(

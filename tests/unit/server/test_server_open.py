@@ -20,6 +20,7 @@ from nyala.replica.server.runtime.gil_watch import GilWatch
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.runtime.resources import ResourceWatch
 from nyala.replica.server.tablets import manager as manager_module
+from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.server.tablets.status import replica_status
 from nyala.replica.tablet import Superblock
@@ -29,6 +30,7 @@ from nyala.replica.types import (
     Code,
     Corruption,
     DataState,
+    Entry,
     EntryKind,
     InvariantViolation,
     Member,
@@ -63,28 +65,63 @@ def served(
     asyncio.run(life())
 
 
+async def flushed(manager: TabletManager, hosted: HostedTablet, entry: Entry) -> None:
+    """Apply the next entry, and wait until it is in the log and in a block."""
+    loop = asyncio.get_running_loop()
+    assert hosted.tablet is not None and hosted.log is not None
+    hosted.tablet.apply([entry])
+    done = loop.create_future()
+    hosted.log.append([entry], lambda result: loop.call_soon_threadsafe(done.set_result, result))
+    await asyncio.wait_for(done, 20)
+    await manager.in_thread(hosted.tablet.flush)
+
+
 def two_tablets(disk: SimDisk, tablet_ids: Sequence[str] = (TABLET, OTHER)) -> None:
     """Two tablets of one voter, or those of these ids, each with a flushed block."""
 
     async def fill(manager: TabletManager) -> None:
-        loop = asyncio.get_running_loop()
         for tablet_id in tablet_ids:
             hosted = await manager.create(replace(superblock(), tablet_id=tablet_id), ALONE, campaign=False)
-            assert hosted.tablet is not None
-            hosted.tablet.apply([write_entry(1, [1, 2], "x", 1)])
-            assert hosted.log is not None
-            done = loop.create_future()
-            hosted.log.append(
-                [write_entry(1, [1, 2], "x", 1)],
-                lambda result, done=done: loop.call_soon_threadsafe(done.set_result, result),
-            )
-            await asyncio.wait_for(done, 20)
-            await manager.in_thread(hosted.tablet.flush)
+            await flushed(manager, hosted, write_entry(1, [1, 2], "x", 1))
 
     fatal: list[BaseException] = []
     served(disk, fill, fatal)
     assert fatal == []
     disk.restart()
+
+
+def test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping() -> None:
+    """Goal: an older superblock never replaces a newer file. Method: a replica that has flushed since it was
+    opened is being stopped, because a resource was exhausted, while a flush of it still runs. A copy fails meanwhile
+    and takes the state from the disk: the file stays as it is, and the replica is opened again with all that it had."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+
+    async def look(manager: TabletManager) -> None:
+        hosted = manager.get(TABLET)
+        tablet, replica = hosted.tablet, hosted.replica
+        assert tablet is not None and replica is not None
+        await flushed(manager, hosted, write_entry(2, [5, 6], "y", 1))
+        newest = Superblock.load(disk, TABLET)
+        assert newest.flush_opid > hosted.superblock.flush_opid
+        hosted.unattended.clear()
+        stopping = asyncio.create_task(manager._reopen(hosted, replica))
+        for _ in range(20):  # it takes two turns of the loop
+            await asyncio.sleep(0)
+        assert hosted.replica is None
+        settling = asyncio.create_task(CopyJobs(manager, lambda *_: None)._settle(hosted))  # type: ignore[arg-type]
+        for _ in range(20):
+            await manager.in_thread(lambda: None)
+        meanwhile = Superblock.load(disk, TABLET)
+        hosted.unattended.set()
+        assert meanwhile == newest == tablet.superblock
+        await settling
+        assert Superblock.load(disk, TABLET) == newest == hosted.superblock
+        assert hosted.replica is not None and hosted.replica.last_logged == OpId(1, 2)
+        stopping.cancel()
+
+    served(disk, look, fatal)
+    assert fatal == []
 
 
 def test_failed_replica_says_why_while_it_is_being_deleted() -> None:
