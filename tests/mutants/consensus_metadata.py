@@ -252,4 +252,13 @@ MUTANTS = (
         """,
         after="",
     ),
+    Mutant(
+        name="replica opened again goes by an earlier file of promises",
+        rows="none",
+        test="tests/unit/server/test_server_file_check.py::test_replica_that_is_opened_again_keeps_the_vote_that_memory_has",
+        file="replica/server/tablets/opening.py",
+        function="Opener.bootstrap",
+        before="hosted.cmeta.repair()",
+        after="pass",
+    ),
 )

@@ -57,7 +57,11 @@ class Opener:
         `checked`: the blocks were checked already, and need not be read again.
         """
         tablet_id, options = hosted.tablet_id, self.options
-        hosted.repair_superblock(self.disk)  # its file may have been damaged since this process read it
+        # The files may have been damaged, or replaced by earlier ones, since this process read them.
+        hosted.repair_superblock(self.disk)
+        with hosted.promises:
+            if hosted.cmeta is not None:
+                hosted.cmeta.repair()
         superblock = Superblock.load(self.disk, tablet_id)
         try:
             cmeta = ConsensusMeta.load(self.disk, tablet_id)

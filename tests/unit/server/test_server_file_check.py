@@ -327,6 +327,28 @@ def test_work_over_a_damaged_superblock_goes_by_memory(
     run_pair(scenario)
 
 
+@pytest.mark.parametrize("hurt", RUNNING, ids=lambda hurt: hurt.__name__)
+def test_replica_that_is_opened_again_keeps_the_vote_that_memory_has(hurt: Hurt) -> None:
+    """Goal: no replica votes twice in a term because its consensus metadata is damaged or an earlier one under the
+    running server. Method: the only replica of a tablet has voted for another server in a later term; damage the file,
+    and open the replica again. It has term and vote, in memory and in the file."""
+
+    async def scenario(pair: Pair) -> None:
+        disk, hosted = pair.leader.disk, pair.leader.hosted
+        assert hosted.cmeta is not None
+        voted = hosted.cmeta.term + 5, "c" * 32
+        async with hosted.transition:
+            await pair.leader.manager.shutdowns.halt(hosted)
+            hosted.cmeta.save_hard_state(*voted)
+            hurt(disk, path_of(TABLET))
+            await pair.leader.manager.open(hosted)
+        assert (hosted.cmeta.term, hosted.cmeta.voted_for) == voted and hosted.running
+        found = ConsensusMeta.load(disk, TABLET)
+        assert (found.term, found.voted_for) == voted
+
+    run_pair(scenario)
+
+
 @pytest.mark.parametrize("hurt", [cut, emptied, missing], ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("file", LARGE)
 def test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the_next_look(
