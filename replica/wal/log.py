@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from nyala.replica.fs import FileLength, exhausted
 from nyala.replica.types import (
@@ -463,9 +464,12 @@ class Log:
         with self._io:
             if self._closed or self._failure is not None or not self._disk.exists(self._folder):
                 return False
-            mark = self._withheld
-            marked = mark is not None and repair_withheld(self._disk, self._folder, mark)
+            marked = self._repair_withheld()
             return self._appender.repair_record() or marked
+
+    def _repair_withheld(self) -> bool:
+        mark = self._withheld
+        return mark is not None and repair_withheld(self._disk, self._folder, mark)
 
     def forget_withheld(self) -> None:
         """Remove the mark of a lost end, whose entries are back: a later start need not withhold anything."""
@@ -474,7 +478,8 @@ class Log:
             forget_withheld(self._disk, self._folder)
 
     def close(self) -> None:
-        """Append what is ready, fail the rest, cut the open segment to its content and record the log's end.
+        """Append what is ready, fail the rest, cut the open segment to its content and record the log's end; and mark a
+        lost one again, if the mark was lost.
 
         A second call does nothing. Files that cannot be cut or removed now are left to the next opening.
         """
@@ -491,6 +496,9 @@ class Log:
         self._fail_all([], closed_error(self._tablet_id), poison=False)
         with self._io:
             self._closed = True
+            if self._disk.exists(self._folder):
+                with suppress(Refused):  # no room
+                    self._repair_withheld()
             self._appender.close(trusted=self._failure is None)
             with self._state:
                 self._retention.close_newest()

@@ -685,4 +685,13 @@ MUTANTS = (
         except Refused:
         """,
     ),
+    Mutant(
+        name="mark of a lost end is not there after a close",
+        rows="none",
+        test="tests/unit/wal/test_wal_end.py::test_close_leaves_the_mark_of_a_lost_end_as_it_is_in_memory",
+        file="replica/wal/log.py",
+        function="Log.close",
+        before="self._repair_withheld()",
+        after="pass",
+    ),
 )

@@ -196,6 +196,28 @@ def test_mark_of_a_lost_end_that_is_damaged_beside_an_open_log_is_written_again(
     assert opened(disk) == (entries(1, 4), None)
 
 
+def test_close_leaves_the_mark_of_a_lost_end_as_it_is_in_memory() -> None:
+    """Goal: a replica that is opened again, or whose server stops in order, withholds its vote although the mark was
+    lost since the last check of files. Method: the end of a log is lost; remove the mark, or put an earlier one in its
+    place, under the open log; close and open. A log whose folder is gone makes none."""
+    disk, mark = SimDisk(), f"{FOLDER}/withheld"
+    build(disk, lambda log: [append_now(log, [entry(index)]) for index in range(1, 5)])
+    path = segment_paths(disk)[-1]
+    disk.poke(path, disk.read(path)[: block_ends(disk, path)[2]])
+    log, _ = open_log(disk)
+    log.close()
+    right = disk.read(mark)
+    for hurt in (lambda: disk.remove(mark), lambda: disk.poke(mark, b""), lambda: disk.poke(mark, right[:-1])):
+        log, _ = open_log(disk)
+        hurt()
+        log.close()
+        assert disk.read(mark) == right
+    log, _ = open_log(disk)
+    disk.remove_tree(FOLDER)
+    log.close()
+    assert not disk.exists(FOLDER)
+
+
 def _killed() -> tuple[SimDisk, str]:
     """A log of two segments whose process was killed; its newest segment has four blocks and is as long as it was
     preallocated."""
