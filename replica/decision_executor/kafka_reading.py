@@ -20,18 +20,19 @@ POLL_MS = 500
 def poll(consumer: Any, count: int, poisoned: Callable[[Any, int, Exception], None]) -> Iterator[tuple[Any, Any]]:
     """(partition, record) of the next up to `count` records of the consumer's assignment.
 
-    If the client cannot decode the next bytes of a partition, that offset is skipped and passed to `poisoned`. Each
-    partition is polled alone then, because the client does not say which one it failed at.
+    If the client cannot decode the next bytes of a partition, that offset is skipped and passed to `poisoned`, behind
+    the records. Each partition is polled alone then, because the client does not say which one it failed at.
     """
+    bad: dict[Any, tuple[int, Exception]] = {}
     try:
         found = consumer.poll(timeout_ms=POLL_MS, max_records=count)
     except POISON as error:
         found, bad = _poll_each(consumer, count, error)
-        for partition, (offset, reason) in bad.items():
-            poisoned(partition, offset, reason)
     for partition, records in found.items():
         for record in records:
             yield partition, record
+    for partition, (offset, reason) in bad.items():
+        poisoned(partition, offset, reason)
 
 
 def _poll_each(consumer: Any, count: int, error: Exception) -> tuple[dict[Any, Any], dict[Any, tuple[int, Exception]]]:

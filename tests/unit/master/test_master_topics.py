@@ -171,6 +171,24 @@ def test_bytes_that_the_client_cannot_take_apart_are_stepped_over(error: Excepti
     assert [[r.value for _, r in poll(alone, 10, lambda *_: None)] for _ in range(3)] == [[], [], [b"1"]]
 
 
+def test_records_beside_bad_bytes_come_before_these_are_told() -> None:
+    """IN-90. Goal: no record is lost because what is told of bad bytes fails. Method: the one that is told raises; the
+    other partitions' records have come by then."""
+    consumer, read = Consumer(a=[b"1"], b=[UnsupportedCodecError("zstd")]), []
+
+    def fails(*_: Any) -> None:
+        raise KeyError("it cannot be told")
+
+    def reading() -> None:
+        for _, record in poll(consumer, 10, fails):
+            read.append(record.value)
+
+    consumer.at = dict(reversed(consumer.at.items()))  # the bad bytes are met first
+    with pytest.raises(KeyError, match="cannot be told"):
+        reading()
+    assert read == [b"1"]
+
+
 def test_broker_that_is_away_is_not_taken_for_bad_bytes() -> None:
     """IN-90. Goal: nothing is stepped over because Kafka does not answer. Method: the client raises that, at once, or
     while it is asked for the partition with the bad bytes."""
