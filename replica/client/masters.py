@@ -100,16 +100,19 @@ class Masters:
                 silent.discard(address)
                 error = error_from_pb(reply.error) if "error" in reply.DESCRIPTOR.fields_by_name else None
                 if error is None:
-                    self._learn(address)
+                    self._learn_sometimes(address)
                     return reply
             except grpc.RpcError as e:
                 error = refusal_of_rpc_error(e, mutates=mutates)
-                if not error.what.startswith(NOT_OFFERED):
-                    silent.add(address)
-                elif address != hinted and not (lacking | {address}) >= set(self.addresses):
+                if error.what.startswith(NOT_OFFERED):
                     lacking.add(address)
-                    self._choose_next_master(address, error, lacking)
-                    continue
+                    if lacking >= set(self.addresses):
+                        self._learn(address)  # the leader may be one that the options do not name
+                    if address != hinted and not lacking >= set(self.addresses):
+                        self._choose_next_master(address, error, lacking)
+                        continue
+                else:
+                    silent.add(address)
             if first and not self._answered and silent >= set(self.addresses):
                 self._give_up_if_nobody_listens(error, attempts)
             delay_s = attempts.failed(error, retry_safe=safe)
@@ -117,12 +120,16 @@ class Masters:
             if delay_s:
                 time.sleep(delay_s)
 
-    def _learn(self, address: Address) -> None:
+    def _learn_sometimes(self, address: Address) -> None:
         """From time to time, note the addresses of all masters, because those of the options may be replaced."""
         with self._lock:
             if time.monotonic() < self._learn_after:
                 return
             self._learn_after = time.monotonic() + LEARN_EVERY_S
+        self._learn(address)
+
+    def _learn(self, address: Address) -> None:
+        """Note the addresses of all masters that this one knows."""
         try:
             status = self.ask(address, "Status", pb.Empty(), LEARN_TIMEOUT_S)
         except Refused:

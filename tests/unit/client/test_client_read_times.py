@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from nyala.replica.client import Client, ReadLoad
-from nyala.replica.rpc import error_to_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, error_to_pb, pb, pb_grpc
 from nyala.replica.types import Address, Code, OpId, Refused
 
 LOAD = ReadLoad("a" * 32, "b" * 32, OpId(1, 1))
@@ -56,6 +56,12 @@ class _Upgraded(_Master):
 
 class _Earlier(_Master):
     """A master of a build without the call."""
+
+    members: Sequence[Address] = ()
+
+    def Status(self, request: Any, context: Any) -> pb.MasterStatusReply:
+        members = [pb.Member(uuid=f"{n:032x}", addresses=[address_to_pb(a)]) for n, a in enumerate(self.members)]
+        return pb.MasterStatusReply(replica=pb.ReplicaStatus(committed_config=pb.RaftConfig(members=members)))
 
     def AgreeReadTime(self, request: Any, context: Any) -> pb.AgreeReadTimeReply:
         self.asked += 1
@@ -120,6 +126,21 @@ def test_master_that_is_upgraded_while_it_is_asked_is_found() -> None:
             finally:
                 client.close()
         assert leader.asked == (2 if type(follower) is _Master else 1)
+
+
+def test_leader_is_found_that_only_a_follower_of_an_earlier_build_knows() -> None:
+    """Goal: one master's address is enough, also while the masters are upgraded. Method: the client knows a follower of
+    an earlier build alone, which tells of the leader in its status."""
+    with listening(_Master()) as leader:
+        follower = _Earlier()
+        with listening(follower) as known:
+            follower.members = [known, leader]
+            client = Client([known])
+            try:
+                assert client.agree_read_time(LOAD, 7) == 77
+                assert client.agree_read_time(LOAD, 8) == 78 and follower.asked == 1
+            finally:
+                client.close()
 
 
 def test_leading_master_of_an_earlier_build_is_told_and_a_refusal_stays_one() -> None:
