@@ -15,10 +15,8 @@ from nyala.replica.fs import (
     FolderWatch,
     Instance,
     RealDisk,
-    join_cluster,
     lock_root,
     open_or_format,
-    raise_feature_level,
     say_ready,
     when_parent_ends,
 )
@@ -209,7 +207,7 @@ class MasterProcess:
         service.open(state)
         tasks = [
             asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
-            asyncio.create_task(self._belong(disk, checker, state), name="belong"),
+            asyncio.create_task(self._belong(checker, state), name="belong"),
             asyncio.create_task(self._check_files(checker), name="file check"),
             asyncio.create_task(self._notice_removal(checker, state, network), name="removal"),
             asyncio.create_task(self._announce(state), name="announce"),
@@ -284,16 +282,11 @@ class MasterProcess:
                 takeovers.check_own()
                 network.relink(uuid)
 
-    async def _belong(self, disk: RealDisk, checker: FileChecker, state: MasterState) -> None:
-        """Write the cluster's id and feature level into the directory. So a master that loses its catalog does not
-        begin with an empty one, and a build that does not know the level does not open the directory."""
+    async def _belong(self, checker: FileChecker, state: MasterState) -> None:
+        """Keep the cluster's id and feature level in the directory. So a master that loses its catalog does not begin
+        with an empty one, and a build that does not know the level does not open the directory."""
         while True:
-            level = finalized_level(state.catalog)
-            async with checker.writing:
-                if state.cluster_id and state.cluster_id != checker.instance.cluster_id:
-                    checker.instance = await asyncio.to_thread(join_cluster, disk, checker.instance, state.cluster_id)
-                if level > checker.instance.feature_level:
-                    checker.instance = await asyncio.to_thread(raise_feature_level, disk, checker.instance, level)
+            await checker.belong(state.cluster_id, finalized_level(state.catalog))
             await asyncio.sleep(BELONG_PERIOD_S)
 
     async def _notice_removal(self, checker: FileChecker, state: MasterState, network: PeerNetwork) -> None:

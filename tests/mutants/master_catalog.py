@@ -834,7 +834,16 @@ MUTANTS = (
         test="tests/unit/master/test_master_files.py::test_identity_is_not_written_again_while_it_changes",
         file="replica/master/group/file_check.py",
         function="FileChecker.round",
-        before="async with self.writing:",
+        before="async with self._writing:",
+        after="async with asyncio.Lock():",
+    ),
+    Mutant(
+        name="identity is written while it is compared",
+        rows="IN-21",
+        test="tests/unit/master/test_master_files.py::test_identity_is_not_written_again_while_it_changes",
+        file="replica/master/group/file_check.py",
+        function="FileChecker.belong",
+        before="async with self._writing:",
         after="async with asyncio.Lock():",
     ),
     Mutant(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator
 
-from nyala.replica.fs import Instance, repair_instance
+from nyala.replica.fs import Instance, join_cluster, raise_feature_level, repair_instance
 from nyala.replica.types import Corruption, Disk, LaterFormat, Refused, may_pass
 from nyala.replica.wal import SegmentInfo, verify_segment
 
@@ -52,7 +52,7 @@ class FileChecker:
         self._group = group
         self.instance = instance
         """The identity of this master, as it was written last."""
-        self.writing = asyncio.Lock()
+        self._writing = asyncio.Lock()
         """Held while the identity is written, so that no earlier one is written over it."""
         self.repaired = 0
         """The number of files that were written again."""
@@ -67,7 +67,7 @@ class FileChecker:
         try:
             await asyncio.to_thread(self._check_folders)
             repaired, lost = await self._group.check_files()
-            async with self.writing:
+            async with self._writing:
                 repaired += await asyncio.to_thread(repair_instance, self._disk, self.instance)
             read = await asyncio.to_thread(self._read_on)
         except Refused as error:
@@ -86,6 +86,14 @@ class FileChecker:
         if bad is not None:
             await self._group.flushed()
             _log.error("P %s %s", self.instance.uuid, self._group.trouble)
+
+    async def belong(self, cluster_id: str, level: int) -> None:
+        """Write the cluster's id, if it is known, and its feature level into the directory."""
+        async with self._writing:
+            if cluster_id and cluster_id != self.instance.cluster_id:
+                self.instance = await asyncio.to_thread(join_cluster, self._disk, self.instance, cluster_id)
+            if level > self.instance.feature_level:
+                self.instance = await asyncio.to_thread(raise_feature_level, self._disk, self.instance, level)
 
     def _read_on(self) -> Corruption | None:
         """Read the next READ_BYTES of closed segments; returns the damage of one that still exists, found now or

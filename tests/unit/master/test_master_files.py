@@ -6,8 +6,10 @@ import asyncio
 import itertools
 import re
 import shutil
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,19 +19,21 @@ from nyala.replica.fs import (
     MASTER,
     PROMISES,
     FolderWatch,
+    Instance,
     RealDisk,
     join_cluster,
     open_or_format,
     read_instance,
-    take_over,
+    repair_instance,
 )
 from nyala.replica.master.catalog.catalog import CATALOG_ID
+from nyala.replica.master.group import file_check
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.file_check import CHECK_EVERY_S, READ_BYTES, WAY_ON, FileChecker
 from nyala.replica.master.options import MasterOptions
 from nyala.replica.master.process import MasterProcess
 from nyala.replica.tablet import Superblock
-from nyala.replica.types import Address, DiskFailure, Member, OpId, RaftConfig, ReplicaError, SystemClock
+from nyala.replica.types import Address, Disk, DiskFailure, Member, OpId, RaftConfig, ReplicaError, SystemClock
 from nyala.schemas import frame, unframe
 from tests.harness.server_pair import until
 from tests.unit.master.test_master_group import put
@@ -156,19 +160,34 @@ def test_small_file_of_an_earlier_time_under_a_running_master_is_written_again(f
     with_keeper(tmp_path, whole)
 
 
-def test_identity_is_not_written_again_while_it_changes(tmp_path: Path) -> None:
+def test_identity_is_not_written_again_while_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-21. Goal: a check does not put an earlier identity in the place of the one that is just written. Method: a
-    check begins while the directory's identity is written: it waits, and then finds nothing to write."""
+    check begins when the directory has the new identity, and the process that writes it does not know so yet: it waits,
+    and then finds nothing to write."""
+    entered, released = threading.Event(), threading.Event()
+
+    def slowly(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
+        changed = join_cluster(disk, instance, cluster_id)
+        entered.set()
+        assert released.wait(20)
+        return changed
+
+    monkeypatch.setattr(file_check, "join_cluster", slowly)
 
     async def use(group: CatalogGroup, keeper: FileChecker) -> None:
-        async with keeper.writing:
-            changed = take_over(RealDisk(tmp_path), keeper.instance, 1)
-            check = asyncio.create_task(keeper.round())
-            done, _ = await asyncio.wait([check], timeout=0.3)
-            assert not done, "it waits"
-            keeper.instance = changed
-        await check
-        assert keeper.repaired == 0 and read_instance(RealDisk(tmp_path)) == changed
+        keeper.instance = replace(keeper.instance, cluster_id="")
+        assert repair_instance(RealDisk(tmp_path), keeper.instance)
+        changing = asyncio.create_task(keeper.belong(CLUSTER, 0))
+        assert await asyncio.to_thread(entered.wait, 20)
+        check = asyncio.create_task(keeper.round())
+        await group.check_files()  # the check's own step before it waits, on the same thread
+        for _ in range(20):
+            await asyncio.to_thread(lambda: None)
+        waits = not check.done()
+        released.set()
+        await asyncio.gather(changing, check)
+        assert waits and keeper.repaired == 0 and read_instance(RealDisk(tmp_path)) == keeper.instance
+        assert keeper.instance.cluster_id == CLUSTER
 
     with_keeper(tmp_path, use)
 
