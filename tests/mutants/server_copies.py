@@ -1088,4 +1088,22 @@ MUTANTS = (
         before="async with hosted.transition:",
         after="async with asyncio.Lock():",
     ),
+    Mutant(
+        name="stop that fails leaves the record of the opening",
+        rows="none",
+        test="tests/unit/server/test_server_open.py::test_stop_that_fails_takes_the_record_that_the_tablet_had",
+        file="replica/server/tablets/replica_shutdown.py",
+        function="ReplicaShutdown.halt",
+        before="finally:",
+        after="except KeyError:",
+    ),
+    Mutant(
+        name="copy that is whole leaves the record of its beginning in memory",
+        rows="none",
+        test="tests/unit/tablet_copy/test_copy_promises.py::test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._copy",
+        before="self.in_force = ready",
+        after="pass",
+    ),
 )

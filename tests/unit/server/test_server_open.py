@@ -124,6 +124,29 @@ def test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping
     assert fatal == []
 
 
+def test_stop_that_fails_takes_the_record_that_the_tablet_had() -> None:
+    """Goal: what is written from memory after a stop that failed is the newest record. Method: a replica that has
+    flushed since it was opened is stopped, and its log cannot be closed."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+
+    async def look(manager: TabletManager) -> None:
+        hosted = manager.get(TABLET)
+        await flushed(manager, hosted, write_entry(2, [5, 6], "y", 1))
+        assert hosted.log is not None
+
+        def cannot() -> None:
+            raise Refused(Code.NO_SPACE, "no room")
+
+        hosted.log.close = cannot  # type: ignore[method-assign]
+        async with hosted.transition:
+            with pytest.raises(Refused, match="no room"):
+                await manager.shutdowns.halt(hosted)
+        assert hosted.superblock == Superblock.load(disk, TABLET) and hosted.superblock.flush_opid == OpId(1, 2)
+
+    served(disk, look, fatal)
+
+
 def test_failed_replica_says_why_while_it_is_being_deleted() -> None:
     """TC-63. Goal: a FAILED replica always has the reason in its status. Method: a running replica finds a damaged
     block, and is to be deleted while a flush of it still runs: it is stopped, and waits; its status has the reason."""

@@ -101,8 +101,10 @@ def test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was() -> None:
     disk.restart()
     settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
     assert settled.data_state is DataState.DELETED and not settled.last_logged_known
-    copy_over(settled, attempt(disk, source.copy_source)).run()
+    copy = copy_over(settled, attempt(disk, source.copy_source))
+    copy.run()
     assert Superblock.load(disk, TABLET).last_logged_known
+    assert copy.in_force == Superblock.load(disk, TABLET), "the server goes by this record"
     source.replica.close()
 
 
