@@ -34,8 +34,9 @@ def prepare_restart(
     """Prepare the restart of a server's process, so that no request fails and nothing is replaced.
 
     It waits until every tablet of the server goes on without it, enters maintenance, lets the server quiesce, and waits
-    until it leads nothing and no read is under way. If that takes longer than --timeout-s, what was begun is taken
-    back. Then stop and start the process, and end with `nyala server exit-maintenance`.
+    until it leads nothing and no read is under way. A longer maintenance that it is in stays as it is. If all this
+    takes longer than --timeout-s, what was begun is taken back. Then stop and start the process, and end with `nyala
+    server exit-maintenance`.
     """
     if not minutes * 60 >= 1:
         raise Refused(Code.INVALID_ARGUMENT, "a restart takes a second at least: nothing was changed", minutes=minutes)
@@ -46,7 +47,8 @@ def prepare_restart(
         if risks:
             raise _unsafe(found.uuid, risks, "nothing was changed")
         before = connected.quiesce_server(found).quiescing  # a build that does not know it refuses here
-        connected.maintain_server(found.uuid, round(minutes * 60), owner=getuser(), reason="restart")
+        if not holds(found, minutes):
+            connected.maintain_server(found.uuid, round(minutes * 60), owner=getuser(), reason="restart")
         connected.quiesce_server(found, True)
 
         def ready() -> bool:
@@ -90,8 +92,19 @@ def _tablets(connected: Client) -> list[pb.TabletInfo]:
 def _take_back(connected: Client, server: pb.ServerInfo, *, quiesced_before: bool) -> None:
     if not quiesced_before:
         connected.quiesce_server(server, False)
-    if not server.maintenance_until_us:
-        connected.maintain_server(server.uuid, 0)
+    left_s = _seconds_left(server)
+    owner, reason = (server.maintenance_owner, server.maintenance_reason) if left_s else ("", "")
+    connected.maintain_server(server.uuid, left_s, owner=owner, reason=reason)
+
+
+def holds(server: pb.ServerInfo, minutes: float) -> bool:
+    """Return whether the maintenance that the server is in lasts for so many minutes."""
+    return _seconds_left(server) >= minutes * 60
+
+
+def _seconds_left(server: pb.ServerInfo) -> int:
+    """Return the whole seconds of the maintenance that the server is in; 0 if it is in none."""
+    return max(0, server.maintenance_until_us // 1_000_000 - round(time.time()))
 
 
 def _unsafe(uuid: str, risks: list[str], done: str) -> Refused:

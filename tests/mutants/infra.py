@@ -785,4 +785,31 @@ MUTANTS = (
         before="if not tables or not bootstrap:",
         after="if tables or not bootstrap:",
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="OP-04",
+            test=f"tests/unit/infra/test_prepare_restart.py::{test}",
+            file="infra/cli/prepare_restart.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, test, function, before, after in (
+            (
+                "preparation that is given up ends any maintenance",
+                "test_preparation_that_is_given_up_leaves_the_maintenance_that_was_there",
+                "_take_back",
+                "left_s = _seconds_left(server)",
+                "left_s = 0",
+            ),
+            (
+                "preparation shortens a maintenance",
+                "test_longer_maintenance_stays_as_it_is",
+                "holds",
+                "_seconds_left(server) >= minutes * 60",
+                "False",
+            ),
+        )
+    ),
 )
