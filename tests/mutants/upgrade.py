@@ -169,9 +169,9 @@ MUTANTS = (
             "tests/process/test_upgrade_process.py::"
             "test_cluster_is_upgraded_process_by_process_and_goes_back_until_it_is_finalized"
         ),
-        file="replica/master/process.py",
-        function="MasterProcess._belong",
-        before="if level > checker.instance.feature_level:",
+        file="replica/master/group/file_check.py",
+        function="FileChecker.belong",
+        before="if level > self.instance.feature_level:",
         after="if False:",
         on_disk=True,
     ),

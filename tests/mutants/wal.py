@@ -74,8 +74,8 @@ MUTANTS = (
                 "mark of a lost end stays lost",
                 "replica/wal/log.py",
                 "Log.repair_record",
-                "mark is not None and repair_withheld(self._disk, self._folder, mark)",
-                "False",
+                "marked = self._repair_withheld()",
+                "marked = False",
             ),
             (
                 "earlier mark of a lost end stays",
