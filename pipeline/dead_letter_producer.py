@@ -13,8 +13,11 @@ from nyala import schemas
 from nyala.replica.rows import SourceKey
 from nyala.replica.types import RowCode
 
-from .task_producer import LETTER_BYTES_MAX, TaskProducer
+from .task_producer import TaskProducer
 
+LETTER_BYTES_MAX = 32 << 20
+"""The largest message of a dead-letter topic. A letter is larger than its record, which may be as large as its topic
+allows."""
 LETTERS_TOPIC = {"max.message.bytes": str(LETTER_BYTES_MAX), "retention.ms": "-1"}
 """Settings of a dead-letter topic that a query creates. A letter may be the only copy of its record that is left, so
 Kafka removes none by age."""
@@ -76,6 +79,7 @@ class DeadLetterSink(TaskProducer):
     """The producer of one worker process's dead letters."""
 
     records = "dead letters"
+    request_bytes_max = LETTER_BYTES_MAX
 
     def put(self, origin: Origin, letter: DeadLetter) -> None:
         """Queue one letter, as `send` does."""

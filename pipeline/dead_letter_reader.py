@@ -19,11 +19,10 @@ from nyala.replica.decision_executor.kafka_reading import poll
 from nyala.replica.rows import SourceKey
 from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity, ReplicaError
 
-from .dead_letter_producer import letter_key
+from .dead_letter_producer import LETTER_BYTES_MAX, letter_key
 from .errors import QueryInterrupted
 from .kafka_timeouts import KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options
 from .row_schema import OP_HEADER
-from .task_producer import LETTER_BYTES_MAX
 from .topics import dead_letter_topic
 
 COUNT_TIMEOUT_S = 15.0

@@ -17,10 +17,6 @@ from nyala.replica.types import PLAINTEXT, KafkaSecurity
 from .errors import QueryInterrupted, TaskFailed
 from .kafka_timeouts import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options
 
-LETTER_BYTES_MAX = 32 << 20
-"""The largest message of a dead-letter topic. A letter is larger than its record, which may be as large as its topic
-allows."""
-
 
 @dataclass(eq=False)
 class TaskProducer:
@@ -33,6 +29,8 @@ class TaskProducer:
 
     records: ClassVar[str] = "outcomes"
     """The name of the records, in errors."""
+    request_bytes_max: ClassVar[int] = 1 << 20
+    """The largest request, and so the largest record; Kafka's default for a topic's records is the same."""
 
     bootstrap: str
     topic: str
@@ -70,7 +68,7 @@ class TaskProducer:
             check_reachable(self.bootstrap)
             options = producer_options(self.timeout_s) | self.security.python()
             self._producer = KafkaProducer(
-                bootstrap_servers=self.bootstrap, max_request_size=LETTER_BYTES_MAX, **options
+                bootstrap_servers=self.bootstrap, max_request_size=self.request_bytes_max, **options
             )
         return self._producer
 

@@ -515,7 +515,7 @@ MUTANTS = (
         name="withdrawn decision is tried again",
         rows="TC-65, TC-67",
         test=(
-            "tests/unit/master/test_master_executor.py::"
+            "tests/unit/decision_executor/test_decision_executor.py::"
             "test_decision_that_is_withdrawn_while_it_is_tried_is_not_tried_again"
         ),
         file="replica/decision_executor/schedule.py",

@@ -8,6 +8,8 @@ it one only if they cannot have forgotten an earlier one of it:
 - A `load()` without a record is refused unless it was made above `read-floor`. No `load()` whose record was removed was
   made above that. A position is that of the catalog's last applied entry, so a `load()` that is made after the removal
   is above.
+- A `load()` of an earlier generation is refused: the catalog was rebuilt, or its config forced, since it was made. The
+  lost masters may have committed times that this catalog lacks.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import KafkaError
 
 from nyala.pipeline import KafkaSecurity, task_producer, worker
-from nyala.pipeline.dead_letter_producer import DeadLetter, Origin
+from nyala.pipeline.dead_letter_producer import LETTER_BYTES_MAX, DeadLetter, Origin
 from nyala.pipeline.errors import TaskFailed
 from nyala.replica.rows import SourceKey
 from nyala.replica.types import RowCode
@@ -52,6 +52,7 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     same port."""
     Producer.made = []
     worker._sink.cache_clear()
+    worker._producer.cache_clear()
     monkeypatch.setattr(task_producer, "KafkaProducer", Producer)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
@@ -91,3 +92,16 @@ def test_sink_without_a_broker_is_a_task_that_may_run_again() -> None:
     """Goal: a missing broker fails the task with an error that allows a restart. Method: no process listens."""
     with pytest.raises(TaskFailed, match=r"\[retryable\]"):
         worker.sink_for("127.0.0.1:1", "dead-letters.t").put(ORIGIN, LETTER)
+
+
+def test_letters_and_outcomes_have_producers_of_their_own(bootstrap: str) -> None:
+    """Goal: a request of letters may be as large as a letter, and one of outcomes as Kafka takes by default. Method: a
+    producer of each for one topic, with one record each; each is kept for the next task."""
+    sink = worker.sink_for(bootstrap, "t", 5.0)
+    other = worker.producer_for(bootstrap, "t", 5.0, KafkaSecurity())
+    assert other is not sink
+    sink.send(b"k", b"v")
+    other.send(b"k", b"v")
+    assert [made.options["max_request_size"] for made in Producer.made] == [LETTER_BYTES_MAX, 1 << 20]
+    assert worker.sink_for(bootstrap, "t", 5.0) is sink
+    assert worker.producer_for(bootstrap, "t", 5.0, KafkaSecurity()) is other
