@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent import futures
 from contextlib import contextmanager, suppress
 from typing import Any
-
-import grpc
 
 from nyala.replica.rpc import HEAD_BYTES, address_to_pb, body_length, frame, pb, pb_grpc
 from nyala.replica.types import Address
 from tests.harness.patience import patience_s
+from tests.harness.played_grpc import listening
 
 WAIT_S = patience_s(60.0)
 NUMBER = 7
@@ -44,14 +42,9 @@ class PlayedSender(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
 @contextmanager
 def played_sender() -> Iterator[tuple[PlayedSender, Address]]:
     """A played sender, and the address at which it listens."""
-    played, server = PlayedSender(), grpc.server(futures.ThreadPoolExecutor(4))
-    pb_grpc.add_PeerServiceServicer_to_server(played, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield played, Address("127.0.0.1", port)
-    finally:
-        server.stop(None)
+    played = PlayedSender()
+    with listening(played) as address:
+        yield played, address
 
 
 def trusting(

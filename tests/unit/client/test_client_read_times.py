@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from nyala.replica.client import Client, ReadLoad
 from nyala.replica.rpc import address_to_pb, error_to_pb, pb, pb_grpc
 from nyala.replica.types import Address, Code, OpId, Refused
+from tests.harness.played_grpc import listening
 
 LOAD = ReadLoad("a" * 32, "b" * 32, OpId(1, 1))
 
@@ -66,19 +66,6 @@ class _Earlier(_Master):
     def AgreeReadTime(self, request: Any, context: Any) -> pb.AgreeReadTimeReply:
         self.asked += 1
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
-
-
-@contextmanager
-def listening(master: pb_grpc.MasterServiceServicer) -> Iterator[Address]:
-    with ThreadPoolExecutor(2) as pool:
-        server = grpc.server(pool)
-        pb_grpc.add_MasterServiceServicer_to_server(master, server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        try:
-            yield Address("127.0.0.1", port)
-        finally:
-            server.stop(None).wait()
 
 
 @contextmanager

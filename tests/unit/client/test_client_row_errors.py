@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc
 import pyarrow as pa
 import pytest
 
@@ -20,6 +18,7 @@ from nyala.replica.client.tables import Location
 from nyala.replica.rows import OFFSET_COLUMN, PartitionSpec, RowError, RowOp, decode_batch
 from nyala.replica.rpc import pb, pb_grpc, row_errors_to_pb
 from nyala.replica.types import Address, Applied, Code, RowCode
+from tests.harness.played_grpc import listening
 from tests.harness.rows import SCHEMA
 
 TABLETS = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(2))
@@ -63,13 +62,10 @@ def tablets() -> Tablets:
 
 @pytest.fixture
 def client(tablets: Tablets) -> Iterator[Writing]:
-    server = grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_TabletServiceServicer_to_server(tablets, server)  # type: ignore[no-untyped-call]
-    made = Writing(Address("127.0.0.1", server.add_insecure_port("127.0.0.1:0")))
-    server.start()
-    yield made
-    made.calls.channels.close()
-    server.stop(None).wait()
+    with listening(tablets) as address:
+        made = Writing(address)
+        yield made
+        made.calls.channels.close()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +19,9 @@ from nyala.replica.client.scans import Scans
 from nyala.replica.client.tables import Location
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import error_to_pb, pb, pb_grpc
-from nyala.replica.types import Address, Code, Refused
+from nyala.replica.types import Code, Refused
 from tests.harness.patience import patience_s
+from tests.harness.played_grpc import listening
 from tests.harness.rows import SCHEMA
 
 HANDLES = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(4))
@@ -148,19 +148,15 @@ def test_scan_whose_stream_ends_early_is_read_again_and_has_every_row_once(how: 
     """Goal: a server that is lost in the middle of its answer leaves no row doubled and none out. Method: a real server
     whose first stream ends after one of two batches; the other replica is asked, and its answer alone is the part."""
     replicas = Replicas(how)
-    server = grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_TabletServiceServicer_to_server(replicas, server)  # type: ignore[no-untyped-call]
-    address = Address("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
-    server.start()
     table = TableHandle("id", "t", SCHEMA, PartitionSpec(("k",), 1), 2, 0, 0, tablets=HANDLES[:1])
-    locator = Locator(lambda name: [Location(FIRST, name, {"a": address, "b": address}, "a")])
-    locator.refresh("t", 0)
-    calls = TabletCalls(Channels(), locator, ClientOptions(backoff_first_s=0.001, backoff_max_s=0.002))
-    try:
-        (part,) = Scans(calls).table(table, ScanSpec(staleness_us=staleness_us))
-    finally:
-        calls.channels.close()
-        server.stop(None).wait()
+    with listening(replicas) as address:
+        locator = Locator(lambda name: [Location(FIRST, name, {"a": address, "b": address}, "a")])
+        locator.refresh("t", 0)
+        calls = TabletCalls(Channels(), locator, ClientOptions(backoff_first_s=0.001, backoff_max_s=0.002))
+        try:
+            (part,) = Scans(calls).table(table, ScanSpec(staleness_us=staleness_us))
+        finally:
+            calls.channels.close()
     assert [k for batch in part.batches for k in batch["k"].to_pylist()] == KEYS[::-1]
     assert part.rows == len(KEYS) and sorted(replicas.asked) == ["a", "b"]
 
@@ -203,19 +199,16 @@ def test_time_of_a_strong_read_is_that_of_the_servers_that_lead_now(old: bool) -
     client believes that one of them leads all tablets. The time is the other one's, and each server of this build is
     asked a few times only, for all its tablets at once."""
     clocks = Clocks(old)
-    server = grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_TabletServiceServicer_to_server(clocks, server)  # type: ignore[no-untyped-call]
-    clocks.address = address = Address("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
-    server.start()
-    members = {"a": address, "b": address}
-    locator = Locator(lambda name: [Location(t.tablet_id, name, members, "a") for t in HANDLES])
-    locator.refresh("t", 0)
-    calls = TabletCalls(Channels(), locator, ClientOptions(backoff_first_s=0.001, backoff_max_s=0.002))
-    try:
-        assert Scans(calls).time_now(TABLE) == Clocks.NOW["b"]
-    finally:
-        calls.channels.close()
-        server.stop(None).wait()
+    with listening(clocks) as address:
+        clocks.address = address
+        members = {"a": address, "b": address}
+        locator = Locator(lambda name: [Location(t.tablet_id, name, members, "a") for t in HANDLES])
+        locator.refresh("t", 0)
+        calls = TabletCalls(Channels(), locator, ClientOptions(backoff_first_s=0.001, backoff_max_s=0.002))
+        try:
+            assert Scans(calls).time_now(TABLE) == Clocks.NOW["b"]
+        finally:
+            calls.channels.close()
     if not old:
         assert clocks.asked[0] == ("a", "t0", "t1", "t2", "t3")
         assert clocks.asked[1:] == [("a", "t1", "t3"), ("b", "t1"), ("a", "t3"), ("b", "t3")]

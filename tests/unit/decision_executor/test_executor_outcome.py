@@ -15,6 +15,7 @@ from nyala.replica.rpc import address_to_pb, description_to_pb, error_to_pb, pb,
 from nyala.replica.types import Address, Applied, Code, Decision, Refused, Result
 from nyala.schemas import decode, encode_record, from_avro
 from tests.harness.catalogs import new_table
+from tests.harness.played_grpc import listening
 
 
 def decision(**changes: Any) -> Decision:
@@ -111,15 +112,8 @@ class Leader(pb_grpc.TabletServiceServicer):
 def test_decision_holds_already_only_in_a_config_after_the_one_it_was_made_for(index: int, result: Result) -> None:
     """CC-28. Goal: a refused removal counts as carried out only if a later config is without the member. Method: a
     leader whose config has not that member: the one that the decision was made for, then the next one."""
-    server = grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_TabletServiceServicer_to_server(Leader(index), server)  # type: ignore[no-untyped-call]
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    try:
-        with Client(["127.0.0.1:1"]) as client:
-            outcome = execute(decision(leader_address=address), client, now_us=lambda: 0)
-    finally:
-        server.stop(None)
+    with listening(Leader(index)) as address, Client(["127.0.0.1:1"]) as client:
+        outcome = execute(decision(leader_address=str(address)), client, now_us=lambda: 0)
     assert outcome.result is result, outcome
 
 

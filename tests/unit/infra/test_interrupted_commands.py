@@ -10,10 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc
 import pytest
 from typer.testing import CliRunner
 
@@ -24,6 +22,7 @@ from nyala.infra.cli.interrupted import LOOK, NothingSent, changes, words
 from nyala.infra.cli.letters import _need_table
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Code
+from tests.harness.played_grpc import listening
 from tests.unit.infra.test_command_imports import commands
 
 READS = {
@@ -73,15 +72,9 @@ class Knows(pb_grpc.MasterServiceServicer):
 def master() -> Iterator[tuple[Knows, str]]:
     """A master and its address."""
     servicer = Knows()
-    server = grpc.server(ThreadPoolExecutor(4))
-    pb_grpc.add_MasterServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield servicer, f"127.0.0.1:{port}"
-    finally:
+    with listening(servicer) as address:
+        yield servicer, str(address)
         servicer.over.set()
-        server.stop(None).wait()
 
 
 def started(module: str, *line: str) -> subprocess.Popen[str]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc
 import pytest
 
 from nyala.infra.cli import prepare_restart
 from nyala.replica.client import Client
 from nyala.replica.rpc import pb, pb_grpc
-from nyala.replica.types import Address
+from tests.harness.played_grpc import listening
 
 UUID = "a" * 32
 
@@ -34,17 +32,9 @@ class Master(pb_grpc.MasterServiceServicer):
 
 @pytest.fixture
 def master() -> Iterator[tuple[Master, Client]]:
-    with ThreadPoolExecutor(2) as pool:
-        played, server = Master(), grpc.server(pool)
-        pb_grpc.add_MasterServiceServicer_to_server(played, server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        client = Client([Address("127.0.0.1", port)])
-        try:
-            yield played, client
-        finally:
-            client.close()
-            server.stop(None).wait()
+    played = Master()
+    with listening(played) as address, Client([address]) as client:
+        yield played, client
 
 
 @pytest.mark.parametrize(

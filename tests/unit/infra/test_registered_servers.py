@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc
 import pytest
 
 from nyala.infra.local.registered import wait_until_registered
@@ -16,6 +14,7 @@ from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Address, Code, Refused
 from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.leading_master import Masters, S
+from tests.harness.played_grpc import listening
 
 
 class SlowMaster(pb_grpc.MasterServiceServicer):
@@ -36,14 +35,9 @@ class SlowMaster(pb_grpc.MasterServiceServicer):
 def test_start_waits_until_every_server_counts(most: int, wait_s: float, missing: dict[str, str]) -> None:
     """IN-43. Goal: a started stack is ready to create tables. Method: a master that accepts one more server with each
     look, until all; then one that never accepts the last, whose reason is shown after the wait."""
-    master, server = SlowMaster(most), grpc.server(ThreadPoolExecutor(1))
-    pb_grpc.add_MasterServiceServicer_to_server(master, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        assert wait_until_registered(f"127.0.0.1:{port}", S[:3], wait_s, time.sleep) == missing
-    finally:
-        server.stop(None)
+    master = SlowMaster(most)
+    with listening(master) as address:
+        assert wait_until_registered(str(address), S[:3], wait_s, time.sleep) == missing
     assert master.asked > most
 
 

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from nyala.infra.cli.stack import _kafka_lines
@@ -17,6 +16,7 @@ from nyala.infra.local import StackError, StackOptions, Supervisor, prepare, sta
 from nyala.infra.local.ports import Ports
 from nyala.infra.local.state import earlier_addresses
 from nyala.replica.rpc import pb, pb_grpc
+from tests.harness.played_grpc import listening
 from tests.unit.infra.test_preflight import fake_java
 
 
@@ -120,13 +120,9 @@ class FaringMaster(pb_grpc.MasterServiceServicer):
 def test_status_of_a_stack_says_how_its_masters_fare_with_kafka() -> None:
     """IN-91. Goal: `nyala status` does not show a green stack whose masters do not reach Kafka. Method: one master that
     says so, one that does not answer, one that is not ready, and a stack without Kafka."""
-    server = grpc.server(ThreadPoolExecutor(1))
-    pb_grpc.add_MasterServiceServicer_to_server(FaringMaster(), server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
+    with listening(FaringMaster()) as address:
         children = [
-            {"name": "master-1", "state": "READY", "address": f"127.0.0.1:{port}"},
+            {"name": "master-1", "state": "READY", "address": str(address)},
             {"name": "master-2", "state": "READY", "address": "127.0.0.1:1"},
             {"name": "master-3", "state": "STARTING", "address": ""},
             {"name": "server-1", "state": "READY", "address": "127.0.0.1:1"},
@@ -135,5 +131,3 @@ def test_status_of_a_stack_says_how_its_masters_fare_with_kafka() -> None:
         assert first == "master-1: Kafka: publishes reports: reconnecting, no success yet, 2 failures"
         assert second.startswith("master-2: Kafka: not known, the master does not answer")
         assert list(_kafka_lines({"kafka": "", "children": children})) == []
-    finally:
-        server.stop(None).wait()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-import grpc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -39,6 +37,7 @@ from nyala.replica.types import Address, Code, FailingCopy, Heartbeat, Refused, 
 from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.leading_master import Masters
 from tests.harness.master_calls import MasterWorld
+from tests.harness.played_grpc import listening
 
 ROOM = limits.PAGE_BYTES + (64 << 10)
 """One page, and what else a reply has."""
@@ -301,14 +300,8 @@ class Asked(pb_grpc.MasterServiceServicer):
 @pytest.fixture
 def master() -> Iterator[tuple[Asked, str]]:
     servicer = Asked()
-    server = grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_MasterServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield servicer, f"127.0.0.1:{port}"
-    finally:
-        server.stop(None).wait()
+    with listening(servicer) as address:
+        yield servicer, str(address)
 
 
 def test_connect_needs_no_list(master: tuple[Asked, str]) -> None:

@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +33,7 @@ from nyala.schemas import build_level
 from tests.harness.copies import TABLET
 from tests.harness.hostile_fields import Must, cases
 from tests.harness.patience import patience_s
+from tests.harness.played_grpc import listening
 from tests.harness.server_pair import until
 from tests.unit.rpc.test_rpc_reply_fields import REPLIES
 from tests.unit.server.test_server_heartbeat import OTHER, Hearing, beating, beats_later
@@ -66,17 +66,14 @@ class Answering(pb_grpc.CopyServiceServicer):
 
 @contextmanager
 def answering() -> Iterator[tuple[Answering, RemoteCopySource]]:
-    source, server = Answering(), grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_CopyServiceServicer_to_server(source, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    target = RemoteCopySource(UUID, [Address("127.0.0.1", port)])
-    try:
-        yield source, target
-    finally:
-        source.let_go.set()
-        target.close()
-        server.stop(None).wait()
+    source = Answering()
+    with listening(source) as address:
+        target = RemoteCopySource(UUID, [address])
+        try:
+            yield source, target
+        finally:
+            source.let_go.set()
+            target.close()
 
 
 def test_reply_of_a_copy_source_that_cannot_be_ends_the_attempt_by_a_refusal() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
-import grpc
 import pytest
 
 from nyala.replica.fs import MASTER, format_directory, read_instance
@@ -16,6 +14,7 @@ from nyala.replica.tablet_copy import CopyProgress
 from nyala.replica.tools import catalog_copy
 from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused
 from tests.harness.leading_master import FixedClock
+from tests.harness.played_grpc import listening
 from tests.harness.sim_disk import SimDisk
 
 LOST, LEADER = "a" * 32, "b" * 32
@@ -41,21 +40,9 @@ class Leader(pb_grpc.MasterServiceServicer):
         return pb.TakeOverReply(number=answer, index=1)
 
 
-@contextmanager
-def led(leader: Leader) -> Iterator[Address]:
-    server = grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_MasterServiceServicer_to_server(leader, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield Address("127.0.0.1", port)
-    finally:
-        server.stop(None).wait()
-
-
 def take_over(leader: Leader) -> int:
     """Ask for the takeover for an empty directory; returns the number that the directory has then."""
-    with closing(SimDisk()) as disk, led(leader) as address:
+    with closing(SimDisk()) as disk, listening(leader) as address:
         own = format_directory(disk, FixedClock(), kind=MASTER, uuid=LOST, inherited=True)
         catalog_copy._take_over(disk, own, address, LEADER, CONFIG, leader.progress)
         kept = read_instance(disk)

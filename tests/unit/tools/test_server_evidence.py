@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-import grpc
 import pytest
 
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.tools import ask_servers, read_tablets, server_problems
 from nyala.replica.tools.server_evidence import ServerAnswer
 from nyala.replica.types import Address, Code, DataState, Refused
+from tests.harness.played_grpc import listening
 
 A, B = "a" * 32, "b" * 32
 CLUSTER, OTHER = "8" * 32, "9" * 32
@@ -62,18 +60,6 @@ class Played(pb_grpc.TabletServiceServicer):
         return pb.ListTabletsReply(replicas=left[:2], next=left[1].tablet_id if len(left) > 2 else "")
 
 
-@contextmanager
-def playing(servicer: Played) -> Iterator[Address]:
-    server = grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_TabletServiceServicer_to_server(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield Address("127.0.0.1", port)
-    finally:
-        server.stop(None).wait()
-
-
 def replica(number: int, *, state: DataState = DataState.READY, decided: int = 0, uuid: str = A) -> pb.ReplicaStatus:
     config = pb.RaftConfig(opid=pb.OpId(term=1, index=1), members=[pb.Member(uuid=A, votes=True, holds_data=True)])
     config.decision_term = decided
@@ -93,7 +79,7 @@ def test_every_page_is_read_and_a_tablet_without_a_leader_is_named() -> None:
     replicas on three pages, all followers, one of them a tombstone that knows the newest decision; one tablet is left
     out."""
     replicas = [replica(n) for n in range(4)] + [replica(4, state=DataState.DELETED, decided=77)]
-    with playing(Played(A, replicas)) as address:
+    with listening(Played(A, replicas)) as address:
         (said,) = ask_servers([address])
         assert (said.uuid, said.cluster_id, said.error) == (A, CLUSTER, "")
         found = read_tablets({A: address}, frozenset({replicas[0].tablet_id}), patience_s=0.0)
@@ -106,9 +92,9 @@ def test_process_that_is_no_tablet_server_or_lies_about_its_replicas_is_refused(
     another one's replica."""
     (nobody,) = ask_servers([NOWHERE])
     assert "UNAVAILABLE" in nobody.error
-    with playing(Played(A, [], kind="MASTER")) as address:
+    with listening(Played(A, [], kind="MASTER")) as address:
         assert "no tablet server" in ask_servers([address])[0].error
-    with playing(Played(A, [replica(0, uuid=B)])) as address:
+    with listening(Played(A, [replica(0, uuid=B)])) as address:
         with pytest.raises(Refused) as refused:
             read_tablets({A: address}, patience_s=0.0)
         assert refused.value.code is Code.INVALID_ARGUMENT
