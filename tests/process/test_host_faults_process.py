@@ -205,10 +205,10 @@ def test_servers_with_hardly_a_memory_map_say_so_lose_nothing_and_heal(tmp_path:
 
 def test_server_that_starts_with_hardly_a_memory_map_waits_until_there_are_some(tmp_path: Path) -> None:
     """IN-30, IN-32. Goal: a replica that cannot be opened for lack of memory maps is not given up. Method: a follower
-    with a flushed block is killed, and starts while other work really uses 97 % of its maps: its replica is
+    with a flushed block is killed, and starts while other work really uses 98.5 % of its maps: its replica is
     BOOTSTRAPPING, and the status has the remedy; the others serve, and flush. With maps again it opens by itself and is
     equal to them; it was never FAILED."""
-    with three_with_maps_left(tmp_path, 0.03) as cluster:
+    with three_with_maps_left(tmp_path, 0.015) as cluster:
         leader = create(cluster)
         wait_equal(cluster.servers, write(cluster, 0, 10))
         follower = next(s for s in cluster.servers if s is not leader)
