@@ -16,18 +16,12 @@ from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline import RebalanceOptions, Rebalancer, dead_letter_topic, iterate_letters, source_lags
 from nyala.replica.types import Result
 from nyala.schemas import encode_record
+from tests.harness.bad_header import BAD_HEADER
 from tests.harness.patience import patience_s
 from tests.unit.pipeline.test_decision_story import PROPOSAL, outcome
 
 pytestmark = pytest.mark.e2e
 BAD = object()
-
-
-class OtherHeader(str):
-    """The name of a header that another client wrote in no UTF-8."""
-
-    def encode(self, *_: Any) -> bytes:
-        return b"\xff"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +40,7 @@ def fill(broker: KafkaBroker, topic: str, *partitions: list[Any]) -> None:
         for number, values in enumerate(partitions):
             for value in values:
                 bad = value is BAD
-                headers = [(OtherHeader("h"), b"")] if bad else []
+                headers = [BAD_HEADER] if bad else []
                 sent = producer.send(topic, b"bad" if bad else value, partition=number, headers=headers)
                 sent.get(timeout=patience_s(60))
     finally:

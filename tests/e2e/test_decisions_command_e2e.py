@@ -20,6 +20,7 @@ from nyala.infra.cli.app import app
 from nyala.infra.local.kafka import KafkaBroker
 from nyala.replica.types import Result, kafka_topics
 from nyala.schemas import encode_record
+from tests.harness.bad_header import BAD_HEADER
 from tests.harness.cluster import wait_until
 from tests.unit.pipeline.test_decision_story import ADD, PROPOSAL, outcome
 
@@ -52,13 +53,6 @@ def send(broker: KafkaBroker, *records: tuple[str, bytes | None, bytes | None], 
             producer.send(f"x.{topic}", key=key, value=value, **more).get(timeout=120)
     finally:
         producer.close()
-
-
-class OtherHeader(str):
-    """The name of a header that another client wrote in no UTF-8."""
-
-    def encode(self, *_: Any) -> bytes:
-        return b"\xff"
 
 
 class Tail:
@@ -114,7 +108,7 @@ def test_commands_tell_what_kafka_holds_and_what_it_lost(broker: KafkaBroker) ->
         send(broker, ("proposals", T, b"garbage"), ("proposals", T, encode_record(PROPOSAL)))
         send(broker, ("outcomes", T, encode_record(outcome(PROPOSAL, Result.ACCEPTED, 0))))
         send(broker, ("decisions", T, encode_record(ADD)), ("decisions", b"other", encode_record(ADD)))
-        send(broker, ("outcomes", T, b"header"), headers=[(OtherHeader("h"), b"")])
+        send(broker, ("outcomes", T, b"header"), headers=[BAD_HEADER])
         send(broker, ("outcomes", T, encode_record(outcome(ADD, Result.DONE, 0))), ("decisions", T, None))
         send(broker, ("outcomes", T, encode_record(outcome(PROPOSAL, Result.DONE, 0))))
         whole = ["PROPOSED", "ACCEPTED", "DECIDED", "DONE", "WITHDRAWN", "DONE"]

@@ -27,6 +27,7 @@ from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
 from nyala.replica.types import Code, ConfigEdit, Decision, EditKind, Report, Result, kafka_topics
 from nyala.schemas import encode, encode_record
+from tests.harness.bad_header import BAD_HEADER
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
@@ -50,15 +51,6 @@ def broker(tmp_path: Path) -> Iterator[KafkaBroker]:
         yield made
     finally:
         made.close()
-
-
-class OtherHeader(str):
-    """The name of a header that another client wrote in no UTF-8: kafka-python cannot decode the record."""
-
-    __slots__ = ()
-
-    def encode(self, *_: Any) -> bytes:
-        return b"\xff"
 
 
 class Topics:
@@ -282,7 +274,7 @@ def send_hostile(topics: Topics, tablet_id: str, proposal: dict[str, Any]) -> in
         for value in everywhere:
             topics.send(f"x.{name}", b"\xff\0" if name == "proposals" else tablet_id.encode(), value)
         topics.send(f"x.{name}", None if name in ("proposals", "outcomes") else b"nobody", b"\0")
-        topics.send(f"x.{name}", b"h", b"\0", headers=[(OtherHeader("h"), b"")])
+        topics.send(f"x.{name}", b"h", b"\0", headers=[BAD_HEADER])
     own = tablet_id.encode()
     topics.send("x.proposals", own, encode("proposal", {**proposal, "proposal_id": "hostile", "deadline_us": -5}))
     topics.send("x.proposals", own, encode("proposal", {**proposal, "to_uuid": "u" * 60_000, "proposal_id": "h2"}))
