@@ -149,15 +149,18 @@ def main() -> int:
     mutants = chosen(all_mutants(), arguments.words)
     if arguments.third is not None:
         mutants = third(mutants, arguments.third)
-    survivors = 0
+    survived: list[str] = []
     with runner() as runs:
         for done, (mutant, problem, took_s) in enumerate(check(runs, mutants), 1):
-            survivors += bool(problem)
             told = f"SURVIVED {mutant.name}: {problem}" if problem else f"caught   {mutant.name}"
             print(f"{done:4d}/{len(mutants)} {took_s:5.1f} s  {told}", flush=True)
+            if problem:
+                survived.append(told)
     took_s = time.monotonic() - begun_s
-    print(f"{len(mutants) - survivors} of {len(mutants)} mutants caught in {took_s // 60:.0f} min {took_s % 60:.0f} s")
-    return 1 if survivors else 0
+    print(*survived, sep="\n", end="\n" if survived else "")  # once more, where whoever reads only the end sees them
+    caught = len(mutants) - len(survived)
+    print(f"{caught} of {len(mutants)} mutants caught in {took_s // 60:.0f} min {took_s % 60:.0f} s")
+    return 1 if survived else 0
 
 
 if __name__ == "__main__":
