@@ -129,6 +129,7 @@ def test_faults_leader_broker_and_master_killed_under_load_every_event_counts_on
     assert sorted(each.record["key"] for each in letters) == sorted(load.letters)
 
 
+@pytest.mark.deep
 def test_faults_kafka_away_longer_than_every_timeout_everything_waits_and_resumes(road: Road) -> None:
     """Goal: nothing is lost or doubled, and what was wanted meanwhile is done. Method: kill -9 of the broker.
 

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = 40
 
 
+@pytest.mark.deep
 def test_query_on_several_hosts_has_one_time_and_the_next_a_later_one(tmp_path: Path) -> None:
     """Goal: a default read works on a Spark cluster of several hosts: all tasks of a query read at one time, and the
     next query of the DataFrame at a later one. Method: a Spark cluster of two executors, whose Python workers do not

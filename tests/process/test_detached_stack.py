@@ -49,6 +49,7 @@ def rows_of(state: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.process
+@pytest.mark.deep
 def test_death_of_a_detached_supervisor_leaves_no_orphan_and_loses_no_row(tmp_path: Path) -> None:
     """Goal: a kill of the supervisor ends the stack, and the next start restores it as it was. Method: rows, kill -9 of
     the supervisor; every child ends, `nyala status` and a table's command report that no stack runs; `nyala up` again

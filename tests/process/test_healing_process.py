@@ -120,6 +120,7 @@ def failed_copies(server: ServerProcess, tablet_id: str) -> int:
     return sum(f" T {tablet_id} " in line and "tablet copy failed" in line for line in log)
 
 
+@pytest.mark.deep
 def test_live_server_into_which_no_copy_succeeds_stops_nobodys_healing() -> None:
     """TC-65, scenario 110. Goal: a server that lives and cannot take a copy is given up for another one. Method: of
     five servers one starts with a file in place of its folder of blocks; it loses its replicas, and so is the first

@@ -62,6 +62,7 @@ def lose(masters: Masters) -> None:
         shutil.rmtree(master.root)
 
 
+@pytest.mark.deep
 def test_all_masters_are_lost_and_a_catalog_is_made_of_the_tablet_servers(cluster: LocalCluster) -> None:
     """OP-06. Goal: after the loss of all masters' directories every row is read, and everything goes on: writes, an
     ingest exactly once, creating and dropping tables, the replacement of a lost replica. Method: three masters, three

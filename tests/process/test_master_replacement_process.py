@@ -291,6 +291,7 @@ def test_masters_outlive_one_that_is_away_and_say_so_and_not_two(masters: Master
     masters.level()
 
 
+@pytest.mark.deep
 def test_master_with_damaged_files_says_the_commands_that_heal_it(masters: Masters) -> None:
     """IN-21. Goal: the text of a master that cannot start on its files is enough to repair them. Method: each kind of
     file of a stopped follower is damaged, in another way each time; the master does not start, and prints four
