@@ -23,25 +23,15 @@ pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 GROUP, NO_ROWS, ALONE = "group", "no-rows", "alone"
 HOUR_S = 3600
+YEAR_S = 365 * 24 * HOUR_S
 SECOND_US = 1_000_000
 WAITS_S = 240
 """The longest that a caller waits for a time: two servers start, and elect, in less."""
 
 
 @pytest.fixture(scope="module")
-def walls(tmp_path_factory: pytest.TempPathFactory) -> list[Wall]:
-    return [Wall(tmp_path_factory.mktemp("walls") / f"wall{number}") for number in range(3)]
-
-
-@pytest.fixture(scope="module")
-def cluster(walls: list[Wall]) -> Iterator[LocalCluster]:
-    with local_cluster() as made:
-        for wall in walls:
-            made.add_server(start=False, env=wall.env)
-        for server in made.servers:
-            server.start(wait=False)
-        for server in made.servers:
-            server.wait_ready()
+def cluster() -> Iterator[LocalCluster]:
+    with local_cluster(3) as made:
         yield made
 
 
@@ -209,51 +199,56 @@ def test_what_was_read_under_a_fast_clock_is_below_what_is_written_under_a_slow_
         assert sorted(scan(slow, "effect", snapshot_time=effect)[0]) == [1, 2]
 
 
-def test_clock_that_is_set_by_an_hour_costs_its_server_the_lead_and_nobody_a_row(
-    cluster: LocalCluster, walls: list[Wall]
-) -> None:
+@pytest.mark.parametrize("far_s", [HOUR_S, 10 * YEAR_S], ids=["an hour", "ten years"])
+def test_clock_that_is_set_costs_its_server_the_lead_and_nobody_a_row(tmp_path: Path, far_s: int) -> None:
     """CN-24; scenario 88. Goal: times never go back, and none is handed out that vanishes. Method: the wall of a
-    group's leader is set back by an hour: it goes on above what it wrote. Set ahead by an hour, nobody follows it,
-    with a line that says to compare the clocks: another leads, and what that one acknowledges is of the right time.
-    A tablet that it hosts alone has an hour's worth of future in its log: with the wall right again and after a
+    group's leader is set back by an hour, or by ten years: it goes on above what it wrote. Set ahead as far, nobody
+    follows it, with a line that says to compare the clocks: another leads, and what that one acknowledges is of the
+    right time. A tablet that it hosts alone has that much future in its log: with the wall right again and after a
     restart it says so, writes above that, and its snapshots are as they were; the group's replicas are equal."""
-    leader = cluster.servers[0]
-    for tablet_id, servers in (("set", cluster.servers), ("set-alone", [leader])):
-        create(cluster, servers, tablet_id=tablet_id)
-        lead(cluster, leader, tablet_id)
-    before = write(cluster, 0, 10, tablet_id="set")
+    wall = Wall(tmp_path / "wall")
+    with local_cluster() as cluster:
+        cluster.add_server(env=wall.env)
+        for _ in range(2):
+            cluster.add_server()
+        leader = cluster.servers[0]
+        group, alone = "set", "set-alone"
+        for tablet_id, servers in ((group, cluster.servers), (alone, [leader])):
+            create(cluster, servers, tablet_id=tablet_id)
+            lead(cluster, leader, tablet_id)
+        before = write(cluster, 0, 10, tablet_id=group)
 
-    def set_back() -> int | None:
-        """The time of a write under a wall set back, of the leader and in the term of before; None if it was deposed
-        meanwhile, as it is by others if it stands still."""
-        walls[0].set(0)
-        lead(cluster, leader, "set")
-        term = cluster.status(leader, "set").term
-        walls[0].set(-HOUR_S)
-        rows = batch(range(10, 20), ["back"] * 10)
-        reply = leader.tablets.Write(write_request(leader.uuid, "set", rows), timeout=30)
-        leads = cluster.leader("set") is leader and cluster.status(leader, "set").term == term
-        return reply.hybrid_time if leads and not reply.error.code else None
+        def set_back() -> int | None:
+            """The time of a write under a wall set back, of the leader and in the term of before; None if it was
+            deposed meanwhile, as it is by others if it stands still."""
+            wall.set(0)
+            lead(cluster, leader, group)
+            term = cluster.status(leader, group).term
+            wall.set(-far_s)
+            rows = batch(range(10, 20), ["back"] * 10)
+            reply = leader.tablets.Write(write_request(leader.uuid, group, rows), timeout=30)
+            leads = cluster.leader(group) is leader and cluster.status(leader, group).term == term
+            return reply.hybrid_time if leads and not reply.error.code else None
 
-    back = wait_until(set_back, "it writes, and leads on")
-    assert before < back
-    walls[0].set(HOUR_S)
-    ahead = put(leader, "set-alone", 1)
-    assert us_of_hybrid(ahead) > us_of_hybrid(back) + (HOUR_S - 60) * SECOND_US
-    right = write(cluster, 20, 10, tablet_id="set")
-    assert cluster.leader("set") is not leader
-    assert back < right < back + hybrid_from_us(HOUR_S * SECOND_US // 2)
-    said = lambda: [s.log_path.read_text() for s in cluster.servers if s is not leader]  # noqa: E731
-    wait_until(lambda: any("compare the clocks of both servers" in text for text in said()), "it is said")
+        back = wait_until(set_back, "it writes, and leads on")
+        assert before < back
+        wall.set(far_s)
+        ahead = put(leader, alone, 1)
+        assert us_of_hybrid(ahead) > us_of_hybrid(back) + (far_s - 60) * SECOND_US
+        right = write(cluster, 20, 10, tablet_id=group)
+        assert cluster.leader(group) is not leader
+        assert back < right < back + hybrid_from_us(far_s * SECOND_US // 2)
+        said = lambda: [s.log_path.read_text() for s in cluster.servers if s is not leader]  # noqa: E731
+        wait_until(lambda: any("compare the clocks of both servers" in text for text in said()), "it is said")
 
-    walls[0].set(0)
-    leader.kill()
-    leader.start()
-    assert cluster.leader("set-alone") is leader
-    told = rf" W T set-alone P {leader.uuid} the log's times reach .* ahead of the wall here"
-    wait_until(lambda: re.search(told, leader.log_path.read_text()), "it says that its log is from the future")
-    later = put(leader, "set-alone", 2)
-    assert later > ahead
-    assert list(scan(leader, "set-alone", snapshot_time=ahead)[0]) == [1]
-    assert sorted(scan(leader, "set-alone")[0]) == [1, 2]
-    assert wait_equal_of(cluster, "set", right)[1] == 30
+        wall.set(0)
+        leader.kill()
+        leader.start()
+        assert cluster.leader(alone) is leader
+        told = rf" W T {alone} P {leader.uuid} the log's times reach .* ahead of the wall here"
+        wait_until(lambda: re.search(told, leader.log_path.read_text()), "it says that its log is from the future")
+        later = put(leader, alone, 2)
+        assert later > ahead
+        assert list(scan(leader, alone, snapshot_time=ahead)[0]) == [1]
+        assert sorted(scan(leader, alone)[0]) == [1, 2]
+        assert wait_equal_of(cluster, group, right)[1] == 30
