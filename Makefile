@@ -12,10 +12,10 @@ REAL   := process or spark or e2e
 
 export NYALA_CACHE := $(or $(NYALA_CACHE),$(CURDIR)/.cache)
 
-.PHONY: help setup jars demo test test-deep sim test-fast lint format mutants soak bench clean
+.PHONY: help setup jars demo test test-deep sim test-fast test-pythons lint format mutants soak bench clean
 
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "nyala: no Python 3.11 or later on the PATH: install one (Debian: apt-get install" \
@@ -54,6 +54,11 @@ sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `pyt
 test-fast: $(STAMP) ## tests without processes, Spark, Kafka or many seeds: under two minutes
 	$(PY) -m pytest -q -n 4 --dist loadgroup -m "not deep and not ($(REAL))"
 
+test-pythons: ## test-fast under each Python of PYTHONS that is here, with an environment of its own
+	@for p in $(filter-out python3,$(PYTHONS)); do \
+	  $$p infra/preflight.py python 2> /dev/null || { echo "nyala: no $$p here, passed over"; continue; }; \
+	  $(MAKE) --no-print-directory PYTHON=$$p VENV=.venv-$${p##*/} test-fast || exit 1; done
+
 lint: $(STAMP) ## style, formatting and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -76,4 +81,4 @@ bench: setup ## every benchmark on a stack of its own
 	$(VENV)/bin/nyala bench all --local
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .cache .nyala build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* .cache .nyala build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

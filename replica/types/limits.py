@@ -693,7 +693,7 @@ THREADS: dict[str, ThreadBound] = {
     # It ends with its connection. A part has at most COPY_CHUNK_BYTES.
     "part of a copy": ThreadBound({}, steps=1000, look=0),
     # Of each quarantine, its superblock, its blocks and the segments of its log; of QUARANTINES_LISTED_MAX in one page.
-    "list of quarantines": ThreadBound({"quarantines": 1000, "files": 60}),
+    "list of quarantines": ThreadBound({"quarantines": 1000, "files": 80}),
     # It reads the superblock of each tablet and quarantine twice, and removes QUARANTINE_PURGED_MAX files and folders.
     "purge of quarantines": ThreadBound({"superblocks": 1000, "files": 100}),
     # A change of the catalog is computed to its end; SOURCES_PER_TABLE_MAX bounds the table's sources.
