@@ -6,12 +6,14 @@ Done before anything of ours is imported: widths and colours are settled at impo
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.harness.earlier_loops import is_news
 from tests.harness.suite_times import suite_lines, suite_of
 from tests.harness.worker_shares import half_of, scheduler
 
@@ -23,6 +25,7 @@ CLUSTERS = ("NYALA_MASTERS", "NYALA_KAFKA", "NYALA_DIR", "NYALA_CRASH_POINT", "N
 
 for name in (*WIDTHS_AND_COLOURS, *CLUSTERS):
     os.environ.pop(name, None)
+logging.getLogger("asyncio").addFilter(is_news)
 
 
 # How long it takes to draw examples says something of the machine only. A suite gives the same verdict each time; to
