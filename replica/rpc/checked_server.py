@@ -86,12 +86,15 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         reply_s: float = limits.REPLY_S_MAX,
         request_s: Callable[[str], float] = request_s,
         slots: Callable[..., RequestSlots] = RequestSlots,
+        give_back: Callable[[], None] = give_back_free_memory,
     ) -> None:
         """`wait_s(method)`: how long a handler may wait if the caller gives no deadline; 0: it does not wait.
 
         `reply_s`: a reply that its caller has not received within this time, plus the time that its bytes need, is
-        dropped. `request_s(method)`: the time in which a request that has a slot must be whole.
+        dropped. `request_s(method)`: the time in which a request that has a slot must be whole. `give_back()`: gives
+        free memory back to the kernel; called in a thread.
         """
+        self._give_back_memory = give_back
         self._wait_s = wait_s
         self.under_way = under_way or CallsInFlight()
         self.short_requests = slots(turn_s=limits.SHORT_REQUEST_TURN_S)
@@ -197,7 +200,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     def _give_back(self) -> None:
         self._giving_back = None
-        self._pool.submit(give_back_free_memory)
+        self._pool.submit(self._give_back_memory)
 
     def _give_up_untaken(self, size_bytes: int, context: Context) -> None:
         """End the call if its caller does not receive the reply in time, because the reply takes memory here."""

@@ -588,10 +588,13 @@ MUTANTS = (
     Mutant(
         name="memory of half requests is kept",
         rows="IN-51",
-        test="tests/process/test_connections_process.py::test_memory_of_half_requests_is_given_back_at_once[MasterService]",
+        test=(
+            "tests/unit/rpc/test_rpc_half_requests.py::"
+            "test_memory_of_requests_that_end_before_they_are_whole_is_given_back"
+        ),
         file="replica/rpc/checked_server.py",
         function="RequestChecks._give_back",
-        before="self._pool.submit(give_back_free_memory)",
+        before="self._pool.submit(self._give_back_memory)",
         after="pass",
     ),
     Mutant(

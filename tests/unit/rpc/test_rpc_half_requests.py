@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -258,6 +259,35 @@ def test_callers_that_send_no_request_or_several_get_their_reason(method: str) -
                 assert (await outcome(served, requests, LONG_S))[0] is grpc.StatusCode.OK
                 await all_end(under_way)
             assert calls.begun == 2
+
+    in_loop(scenario)
+
+
+def test_memory_of_requests_that_end_before_they_are_whole_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-51. Goal: what half requests took goes back to the kernel soon after they end, and whole ones cost nothing for
+    that. Method: a whole request; then callers that send half of a long one and close their connection, twice: memory
+    is given back after each, in a thread."""
+    monkeypatch.setattr(limits, "GIVE_BACK_S", PROMPT_S)
+
+    async def scenario() -> None:
+        calls, under_way, given = Calls(), CallsInFlight(), list[str]()
+        calls.go.set()
+        checks = checks_with(
+            9, 9, under_way=under_way, request_s=lambda method: 1000.0,
+            give_back=lambda: given.append(threading.current_thread().name),
+        )  # fmt: skip
+        async with Served(calls.services, checks) as served:
+            assert not (await served.call(*WRITE, pb.WriteRequest(tablet_id="t"))).error.code
+            await all_end(under_way)
+            for _ in range(2):
+                before, caller = len(given), RawCaller(served.address, source="127.0.0.2")
+                await ask(caller.send, await ask(caller.begin, *WRITE, 2 * HALF), HALF)
+                await until(lambda: checks.long_requests.taken == 1, "it has a slot")
+                assert len(given) == before
+                await ask(caller.close)
+                await until(lambda: len(given) > before, "memory is given back")  # noqa: B023
+                await all_end(under_way)
+        assert all(name.startswith("read-request") for name in given)
 
     in_loop(scenario)
 
