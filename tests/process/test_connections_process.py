@@ -190,6 +190,8 @@ def test_memory_of_half_requests_is_given_back_at_once(service: str) -> None:
 
 NEWCOMERS = 20
 FLOOD_PAUSE_S = 0.5
+FLOOD_CONNECT_S = 2.0
+"""A server that accepts nobody any more lets callers wait; the flood goes on with those that it has."""
 
 
 @pytest.mark.parametrize("service", ["TabletService", "MasterService"])
@@ -206,11 +208,12 @@ def test_host_that_takes_all_connections_keeps_no_other_host_out(service: str) -
         def flood() -> None:
             nonlocal ended, kept
             while not stop.wait(FLOOD_PAUSE_S):
-                for _ in range(limits.GRPC_CONNECTIONS_MAX + 100 - len(kept)):
-                    with suppress(OSError):
-                        kept.append(socket.create_connection((host, int(port)), 30, ("127.0.0.2", 0)))
-                        kept[-1].sendall(opening)
-                        kept[-1].setblocking(False)
+                with suppress(OSError):
+                    while len(kept) < limits.GRPC_CONNECTIONS_MAX + 100 and not stop.is_set():
+                        one = socket.create_connection((host, int(port)), FLOOD_CONNECT_S, ("127.0.0.2", 0))
+                        kept.append(one)
+                        one.sendall(opening)
+                        one.setblocking(False)
                 gone = [sock for sock in kept if is_ended(sock)]
                 for sock in gone:
                     sock.close()
