@@ -171,8 +171,9 @@ class Appender:
     def _finish(self, active: ActiveSegment | None) -> None:
         if active is not None:
             active.finish()
-        if self._end != self._end_said:
-            save_newest(self.disk, self.folder, self._end)
+        if self._end != self._end_said or self.disk.exists(self.folder):
+            self._end_said = self._end
+            self.repair_record()  # also one that was damaged since it was written
 
     def _tidy(self, step: Callable[[], None]) -> None:
         try:

@@ -694,4 +694,13 @@ MUTANTS = (
         before="self._repair_withheld()",
         after="pass",
     ),
+    Mutant(
+        name="record of the end that was lost is not there after a close",
+        rows="none",
+        test="tests/unit/wal/test_wal_end.py::test_close_leaves_the_record_of_the_end_as_it_is_in_memory",
+        file="replica/wal/appender.py",
+        function="Appender._finish",
+        before="or self.disk.exists(self.folder):",
+        after=":",
+    ),
 )

@@ -218,6 +218,34 @@ def test_close_leaves_the_mark_of_a_lost_end_as_it_is_in_memory() -> None:
     assert not disk.exists(FOLDER)
 
 
+@pytest.mark.parametrize("appends", [False, True], ids=["idle", "appends"])
+@pytest.mark.parametrize("damage", ["missing", "emptied", "cut", "earlier"])
+def test_close_leaves_the_record_of_the_end_as_it_is_in_memory(damage: str, appends: bool) -> None:
+    """Goal: a log is not refused after an orderly stop, and none of its end can be cut off unseen, although its record
+    was lost since the last check of files. Method: damage the record under an open log that has appended since it was
+    opened, or has not; close: the record names the end. A log whose folder is gone makes none."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, [entry(1)]))
+    earlier = disk.read(RECORD)
+    build(disk, lambda log: append_now(log, [entry(2)]))
+    right = disk.read(RECORD)
+    log, _ = open_log(disk)
+    if appends:
+        append_now(log, [entry(3)])
+    if damage == "missing":
+        disk.remove(RECORD)
+    else:
+        disk.poke(RECORD, {"emptied": b"", "cut": right[:-1], "earlier": earlier}[damage])
+    log.close()
+    newest = log.segments()[-1]
+    assert read_newest(disk, FOLDER) == Newest(newest.number, newest.length_bytes, log.last)
+    assert opened(disk) == (entries(1, 3 if appends else 2), None)
+    log, _ = open_log(disk)
+    disk.remove_tree(FOLDER)
+    log.close()
+    assert not disk.exists(FOLDER)
+
+
 def _killed() -> tuple[SimDisk, str]:
     """A log of two segments whose process was killed; its newest segment has four blocks and is as long as it was
     preallocated."""
