@@ -1106,4 +1106,13 @@ MUTANTS = (
         before="self.in_force = ready",
         after="pass",
     ),
+    Mutant(
+        name="check beside a stop writes the record of the opening",
+        rows="none",
+        test="tests/unit/server/test_server_open.py::test_check_of_files_that_a_stop_cuts_off_writes_no_earlier_superblock",
+        file="replica/server/tablets/hosted.py",
+        function="HostedTablet.repair_superblock",
+        before="self.tablet or self.halting",
+        after="self.tablet",
+    ),
 )

@@ -87,6 +87,8 @@ class HostedTablet:
     meta_lane: Lane
     cmeta: ConsensusMeta | None = None
     tablet: Tablet | None = None
+    halting: Tablet | None = None
+    """The tablet of a replica that is being stopped: a flush of it may still save the superblock."""
     log: Log | None = None
     replica: Replica | None = None
     copy: CopyJob | None = None
@@ -169,9 +171,10 @@ class HostedTablet:
 
     def repair_superblock(self, disk: Disk) -> bool:
         """Write the superblock again from memory if its file is missing, damaged or another one; returns whether it
-        did. In a thread, and under `transition`."""
-        if self.tablet is not None:
-            return self.tablet.repair_superblock()
+        did. In a thread, and under `transition`; but the server may stop meanwhile."""
+        tablet = self.tablet or self.halting
+        if tablet is not None:
+            return tablet.repair_superblock()
         return not self.lost and self.superblock.repair(disk)
 
     @property

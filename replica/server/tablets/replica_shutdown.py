@@ -45,6 +45,7 @@ class ReplicaShutdown:
         if replica is not None:
             hosted.error = replica.error or hosted.error  # it stays the reason until the files are deleted or opened
             replica.stop()
+        hosted.halting = tablet or hosted.halting
         hosted.replica = hosted.tablet = hosted.log = None
         hosted.silent_since_s = time.monotonic()
         await asyncio.gather(*(drained(lane) for lane in (hosted.lane, hosted.meta_lane)))
@@ -65,6 +66,7 @@ class ReplicaShutdown:
         finally:
             if tablet is not None:
                 hosted.superblock = tablet.superblock  # the tablet's may be newer, and its file may be lost
+                hosted.halting = None
 
     async def halt_for_deletion(self, hosted: HostedTablet) -> LastLogged:
         """Stop a replica that is about to be deleted; returns what its tombstone must keep of its log.

@@ -15,6 +15,7 @@ from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import pb
 from nyala.replica.server.copies.copy_jobs import CopyJobs
 from nyala.replica.server.heartbeats.heartbeat import Heartbeats
+from nyala.replica.server.maintenance.file_check import FileChecker
 from nyala.replica.server.runtime.channels import Channels
 from nyala.replica.server.runtime.gil_watch import GilWatch
 from nyala.replica.server.runtime.memory import MemoryGuard
@@ -119,6 +120,43 @@ def test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping
         assert Superblock.load(disk, TABLET) == newest == hosted.superblock
         assert hosted.replica is not None and hosted.replica.last_logged == OpId(1, 2)
         stopping.cancel()
+
+    served(disk, look, fatal)
+    assert fatal == []
+
+
+def test_check_of_files_that_a_stop_cuts_off_writes_no_earlier_superblock() -> None:
+    """Goal: an orderly stop leaves the newest superblock. Method: a replica has flushed since it was opened. The server
+    stops while the thread of a check stands before the superblock, and while a flush of the replica still runs: the
+    check's task is cancelled, the replica is halted, and the thread goes on."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+    entered, released = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        assert released.wait(20)
+
+    async def look(manager: TabletManager) -> None:
+        hosted = manager.get(TABLET)
+        await flushed(manager, hosted, write_entry(2, [5, 6], "y", 1))
+        newest = Superblock.load(disk, TABLET)
+        assert newest.flush_opid > hosted.superblock.flush_opid
+        checking = asyncio.create_task(FileChecker(manager, wait).round())
+        assert await asyncio.to_thread(entered.wait, 20)
+        checking.cancel()
+        await asyncio.wait([checking])
+        hosted.unattended.clear()
+        halting = asyncio.create_task(manager.shutdowns.halt(hosted))
+        for _ in range(20):  # it takes a few turns of the loop
+            await asyncio.sleep(0)
+        assert hosted.tablet is None
+        released.set()
+        await asyncio.to_thread(manager._open_pool.shutdown)  # it returns when the check's thread has ended
+        meanwhile = Superblock.load(disk, TABLET)
+        hosted.unattended.set()
+        await halting
+        assert meanwhile == Superblock.load(disk, TABLET) == newest == hosted.superblock
 
     served(disk, look, fatal)
     assert fatal == []
