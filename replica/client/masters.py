@@ -90,9 +90,11 @@ class Masters:
         silent: set[Address] = set()
         lacking: set[Address] = set()
         """Masters of an earlier build, which has not the call. They refuse it whether they lead or not."""
+        asked: set[Address] = set()
         hinted: Address | None = None
         while True:
             address = self._target()
+            asked.add(address)
             try:
                 limit_s = attempts.limit_s(retry_safe=safe)
                 reply = getattr(self._channels.master(address), method)(request, timeout=limit_s)
@@ -107,9 +109,11 @@ class Masters:
                 if error.what.startswith(NOT_OFFERED):
                     lacking.add(address)
                     if lacking >= set(self.addresses):
-                        self._learn(address)  # the leader may be one that the options do not name
-                    if address != hinted and not lacking >= set(self.addresses):
-                        self._choose_next_master(address, error, lacking)
+                        self._learn(address, deadline.left_s)  # the leader may be one that the options do not name
+                    # A hint may be old: who leads now may be a master that was not asked yet.
+                    skipped = lacking | asked if address == hinted else lacking
+                    if not skipped >= set(self.addresses):
+                        self._choose_next_master(address, error, skipped)
                         continue
                 else:
                     silent.add(address)
@@ -128,10 +132,10 @@ class Masters:
             self._learn_after = time.monotonic() + LEARN_EVERY_S
         self._learn(address)
 
-    def _learn(self, address: Address) -> None:
-        """Note the addresses of all masters that this one knows."""
+    def _learn(self, address: Address, left_s: float = LEARN_TIMEOUT_S) -> None:
+        """Note the addresses of all masters that this one knows, if it says so within the time left."""
         try:
-            status = self.ask(address, "Status", pb.Empty(), LEARN_TIMEOUT_S)
+            status = self.ask(address, "Status", pb.Empty(), max(0.001, min(LEARN_TIMEOUT_S, left_s)))
         except Refused:
             return
         found = [address_from_pb(m.addresses[0]) for m in status.replica.committed_config.members if m.addresses]

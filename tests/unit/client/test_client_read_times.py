@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import permutations
 from typing import Any
 
 import grpc
@@ -58,8 +59,10 @@ class _Earlier(_Master):
     """A master of a build without the call."""
 
     members: Sequence[Address] = ()
+    allowed_s = 0.0
 
     def Status(self, request: Any, context: Any) -> pb.MasterStatusReply:
+        self.allowed_s = context.time_remaining()
         members = [pb.Member(uuid=f"{n:032x}", addresses=[address_to_pb(a)]) for n, a in enumerate(self.members)]
         return pb.MasterStatusReply(replica=pb.ReplicaStatus(committed_config=pb.RaftConfig(members=members)))
 
@@ -128,6 +131,33 @@ def test_leader_is_found_that_only_a_follower_of_an_earlier_build_knows() -> Non
                 assert client.agree_read_time(LOAD, 8) == 78 and follower.asked == 1
             finally:
                 client.close()
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))], ids=str)
+def test_hint_that_is_old_hides_no_leader(order: Sequence[int]) -> None:
+    """Goal: a follower that still names an earlier build's master, which has just stepped down, does not end a call
+    that a master of this build would answer. Method: the three are listed in each order."""
+    old, leader = _Earlier(), _Master()
+    with listening(old) as of_old, listening(leader) as of_leader:
+        follower = _Master(Refused(Code.NOT_LEADER, "it follows", detail=f"uuid@{of_old}"))
+        with listening(follower) as of_follower:
+            listed = [of_follower, of_old, of_leader]
+            client = Client([listed[at] for at in order])
+            try:
+                assert client.agree_read_time(LOAD, 7) == 77
+                assert leader.asked == 1 and follower.asked <= 1 and old.asked <= 2
+            finally:
+                client.close()
+
+
+def test_addresses_are_asked_for_within_the_time_of_the_call() -> None:
+    """Goal: a call keeps its deadline while the masters are upgraded. Method: the only master lacks the call; it gets
+    no more time to name the others than the call has."""
+    only = _Earlier()
+    with client_of(only) as client:
+        with pytest.raises(Refused, match="does not offer this call"):
+            client._masters.call("AgreeReadTime", pb.AgreeReadTimeRequest(), timeout_s=0.5)
+        assert 0 < only.allowed_s <= 0.5
 
 
 def test_leading_master_of_an_earlier_build_is_told_and_a_refusal_stays_one() -> None:
