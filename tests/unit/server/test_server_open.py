@@ -94,7 +94,8 @@ def two_tablets(disk: SimDisk, tablet_ids: Sequence[str] = (TABLET, OTHER)) -> N
 def test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping() -> None:
     """Goal: an older superblock never replaces a newer file. Method: a replica that has flushed since it was
     opened is being stopped, because a resource was exhausted, while a flush of it still runs. A copy fails meanwhile
-    and takes the state from the disk: the file stays as it is, and the replica is opened again with all that it had."""
+    and takes the state from the disk: the file stays as it is, and the replica is opened again with all that it had,
+    when its files are closed."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
 
@@ -113,9 +114,9 @@ def test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping
         settling = asyncio.create_task(CopyJobs(manager, lambda *_: None)._settle(hosted))  # type: ignore[arg-type]
         for _ in range(20):
             await manager.in_thread(lambda: None)
-        meanwhile = Superblock.load(disk, TABLET)
+        meanwhile = Superblock.load(disk, TABLET), hosted.opening, hosted.replica
         hosted.unattended.set()
-        assert meanwhile == newest == tablet.superblock
+        assert meanwhile == (newest, False, None) and newest == tablet.superblock
         await settling
         assert Superblock.load(disk, TABLET) == newest == hosted.superblock
         assert hosted.replica is not None and hosted.replica.last_logged == OpId(1, 2)
