@@ -1089,6 +1089,15 @@ MUTANTS = (
         after="async with asyncio.Lock():",
     ),
     Mutant(
+        name="failed copy opens its replica while the server stops",
+        rows="none",
+        test="tests/unit/server/test_server_open.py::test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping",
+        file="replica/server/copies/copy_jobs.py",
+        function="CopyJobs._settle_as_found",
+        before="closed and not manager.stopping",
+        after="closed",
+    ),
+    Mutant(
         name="stop that fails leaves the record of the opening",
         rows="none",
         test="tests/unit/server/test_server_open.py::test_stop_that_fails_takes_the_record_that_the_tablet_had",

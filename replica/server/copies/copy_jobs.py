@@ -251,7 +251,8 @@ class CopyJobs:
             if hosted.superblock.data_state is DataState.COPYING:
                 # The disk had no room for the tombstone. Until it is written, no copy can be started.
                 await manager.settle(hosted)
-            if hosted.superblock.data_state is DataState.READY and hosted.replica is None:
+            closed = hosted.superblock.data_state is DataState.READY and hosted.replica is None
+            if closed and not manager.stopping:
                 # The replica was stopped and could not be deleted. Nothing is lost; it is opened again.
                 await manager.open(hosted)
 

@@ -91,11 +91,12 @@ def two_tablets(disk: SimDisk, tablet_ids: Sequence[str] = (TABLET, OTHER)) -> N
     disk.restart()
 
 
-def test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping() -> None:
+@pytest.mark.parametrize("ends", [False, True], ids=["the server goes on", "the server stops"])
+def test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping(ends: bool) -> None:
     """Goal: an older superblock never replaces a newer file. Method: a replica that has flushed since it was
     opened is being stopped, because a resource was exhausted, while a flush of it still runs. A copy fails meanwhile
     and takes the state from the disk: the file stays as it is, and the replica is opened again with all that it had,
-    when its files are closed."""
+    when its files are closed; not if the whole server stops meanwhile."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
 
@@ -115,11 +116,13 @@ def test_copy_that_failed_writes_no_superblock_beside_a_replica_that_is_stopping
         for _ in range(20):
             await manager.in_thread(lambda: None)
         meanwhile = Superblock.load(disk, TABLET), hosted.opening, hosted.replica
+        manager.stopping = ends
         hosted.unattended.set()
         assert meanwhile == (newest, False, None) and newest == tablet.superblock
         await settling
         assert Superblock.load(disk, TABLET) == newest == hosted.superblock
-        assert hosted.replica is not None and hosted.replica.last_logged == OpId(1, 2)
+        opened = hosted.replica
+        assert opened is None if ends else opened is not None and opened.last_logged == OpId(1, 2)
         stopping.cancel()
 
     served(disk, look, fatal)
