@@ -3,6 +3,8 @@ anything is read or kept, so that time and memory are bounded by the datum's siz
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from .loader import record
@@ -22,8 +24,9 @@ class NoDatum(ValueError):
 class _Cursor:
     """A place in the bytes, and the bounds of what is read from there."""
 
-    def __init__(self, data: bytes, text_bytes_max: int, items_max: int) -> None:
+    def __init__(self, data: bytes, text_bytes_max: int, items_max: int, types: Mapping[str, object]) -> None:
         self.data = data
+        self.types = types
         self.pos = 0
         self.text_bytes_max = text_bytes_max
         self.items_max = items_max
@@ -83,7 +86,7 @@ def decode_bounded(name: str, data: bytes, *, text_bytes_max: int, items_max: in
     A text or byte string has at most `text_bytes_max` bytes, an array or map at most `items_max` items. Bytes after the
     datum are an error, and so are `reserved` bytes, because only a later build knows what they mean.
     """
-    cursor, fields = _Cursor(data, text_bytes_max, items_max), dict[str, Any]()
+    cursor, fields = _Cursor(data, text_bytes_max, items_max, _types_of(name)), dict[str, Any]()
     try:
         _record(cursor, record(name), fields)
         if cursor.left:
@@ -91,6 +94,22 @@ def decode_bounded(name: str, data: bytes, *, text_bytes_max: int, items_max: in
     except ValueError as error:
         raise NoDatum(f"{len(data)} bytes are no {name}: {error}", fields) from error
     return fields
+
+
+@cache
+def _types_of(name: str) -> Mapping[str, object]:
+    """Return the named types that schema `name` defines, for the places where it uses one again."""
+    found: dict[str, object] = {}
+
+    def look(at: object) -> None:
+        if isinstance(at, dict):
+            if "name" in at and "type" in at and at["type"] in ("record", "enum"):
+                found[at["name"]] = at
+            for inner in (at.get("type"), at.get("items"), at.get("values"), *at.get("fields", ())):
+                look(inner)
+
+    look(record(name))
+    return found
 
 
 def _record(cursor: _Cursor, schema: Any, into: dict[str, Any]) -> None:
@@ -102,6 +121,7 @@ def _record(cursor: _Cursor, schema: Any, into: dict[str, Any]) -> None:
 
 
 def _value(cursor: _Cursor, schema: Any) -> Any:
+    schema = cursor.types.get(schema, schema) if isinstance(schema, str) else schema
     kind = schema["type"] if isinstance(schema, dict) else schema
     match kind:
         case "string":

@@ -16,6 +16,8 @@ from nyala.replica.types import (
     Corruption,
     Decision,
     EditKind,
+    EventKind,
+    HistoryEvent,
     InvariantViolation,
     LaterFormat,
     Member,
@@ -32,7 +34,7 @@ from nyala.replica.types import (
 
 from .loader import encode
 
-TopicRecord = Proposal | Decision | Outcome | Report
+TopicRecord = Proposal | Decision | Outcome | Report | HistoryEvent
 T = TypeVar("T", bound=Member | TopicRecord)
 
 
@@ -62,6 +64,10 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "edits": lambda found: tuple(ConfigEdit(EditKind(e["kind"]), from_avro(Member, e["member"])) for e in found),
     "subject": Subject,
     "result": Result,
+    "kind": EventKind,
+    "catalog_opid": lambda found: OpId(**found),
+    "after": lambda found: OpId(**found),
+    "members": lambda found: tuple(from_avro(Member, each) for each in found),
     "replicas": lambda found: tuple(ReplicaReport(**each) for each in found),
 }
 """By a field's name, which has one meaning in all of them, how the field is read if its value must be converted."""
@@ -69,7 +75,12 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 def encode_record(record: TopicRecord) -> bytes:
     """Return the value of a record on the topic of its kind."""
-    return encode(type(record).__name__.lower(), to_avro(record))
+    return encode(schema_of(type(record)), to_avro(record))
+
+
+def schema_of(kind: type[object]) -> str:
+    """Return the name of the schema of these records."""
+    return kind.__name__.removesuffix("Event").lower()
 
 
 def config_to_avro(config: RaftConfig) -> dict[str, Any]:

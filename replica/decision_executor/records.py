@@ -16,6 +16,8 @@ from nyala.replica.types import (
     Address,
     ConfigEdit,
     Decision,
+    EventKind,
+    HistoryEvent,
     InvariantViolation,
     OpId,
     Outcome,
@@ -26,7 +28,7 @@ from nyala.replica.types import (
     limits,
     printable,
 )
-from nyala.schemas import NoDatum, TopicRecord, decode_bounded, from_avro
+from nyala.schemas import NoDatum, TopicRecord, decode_bounded, from_avro, schema_of
 
 
 class Fault(StrEnum):
@@ -56,6 +58,7 @@ TOPICS: dict[str, type[TopicRecord]] = {
     kafka_topics.DECISIONS: Decision,
     kafka_topics.OUTCOMES: Outcome,
     kafka_topics.REPORTS: Report,
+    kafka_topics.HISTORY: HistoryEvent,
 }
 """The kind of record on each topic, by the topic's name without its prefix."""
 
@@ -72,7 +75,7 @@ def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Un
         return Unusable(Fault.TOO_LARGE, f"the record has {len(value)} bytes, {limits.TOPIC_RECORD_BYTES_MAX} at most")
     try:
         read = decode_bounded(
-            kind.__name__.lower(), value, text_bytes_max=limits.TOPIC_TEXT_BYTES_MAX, items_max=limits.TOPIC_ITEMS_MAX
+            schema_of(kind), value, text_bytes_max=limits.TOPIC_TEXT_BYTES_MAX, items_max=limits.TOPIC_ITEMS_MAX
         )
     except NoDatum as error:
         return Unusable(Fault.OTHER_SCHEMA, f"{error}: is its sender of another version?", error.fields)
@@ -90,7 +93,7 @@ def _key_problem(key: bytes | None, found: TopicRecord) -> str:
     match found:
         case Report():
             own = found.tablet_id or f"server:{found.server_uuid}"
-        case Decision():
+        case Decision() | HistoryEvent():
             own = found.tablet_id
         case _:
             return ""
@@ -122,6 +125,7 @@ _NEEDED: dict[type, tuple[str, ...]] = {
     Decision: ("tablet_id",),
     ReplicaReport: ("uuid",),
 }
+_OF_NO_TABLET = (EventKind.SNAPSHOT_BEGAN, EventKind.SNAPSHOT_ENDED, EventKind.GAP)
 _WORDS = ("reason", "message")
 """Fields that people read; `decode_bounded` has bounded them."""
 
@@ -131,6 +135,8 @@ def _problems(found: Any) -> Iterator[str]:
     yield from (f"{name} is empty" for name in _NEEDED.get(type(found), ()) if not getattr(found, name))
     if isinstance(found, Report) and not found.tablet_id and not found.server_uuid:
         yield "it names neither a tablet nor a server"
+    if isinstance(found, HistoryEvent) and bool(found.tablet_id) is (found.kind in _OF_NO_TABLET):
+        yield f"an event of kind {found.kind} " + ("names a tablet" if found.tablet_id else "names no tablet")
     for field_of in fields(found):
         yield from _value_problems(field_of.name, getattr(found, field_of.name))
 

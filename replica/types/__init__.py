@@ -4,7 +4,19 @@ from . import limits
 from .allocator import give_back_free_memory, keep_memory_low
 from .arguments import as_given, check_flag, check_kind, check_list, check_measure, check_names, check_whole, real_of
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
-from .decisions import Action, Decision, Outcome, Proposal, ReplicaReport, Report, Result, Subject, Wanted
+from .decisions import (
+    Action,
+    Decision,
+    EventKind,
+    HistoryEvent,
+    Outcome,
+    Proposal,
+    ReplicaReport,
+    Report,
+    Result,
+    Subject,
+    Wanted,
+)
 from .errors import (
     Applied,
     Code,

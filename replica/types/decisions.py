@@ -1,4 +1,5 @@
-"""The records on the masters' topics: proposals of jobs, decisions of the masters, outcomes of both, and reports."""
+"""The records on the masters' topics: proposals of jobs, decisions of the masters, outcomes of both, reports, and the
+history of configs and decisions."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .errors import Code
-from .ids import ZERO_OPID, ConfigEdit, OpId
+from .ids import ZERO_OPID, ConfigEdit, Member, OpId, RaftConfig
 
 
 class Wanted(StrEnum):
@@ -180,3 +181,76 @@ class Report:
     numbers: Mapping[str, int] = field(default_factory=dict)
     """What the schema has no field for, by name; an absent one is 0 or not known. Readers leave out names that they do
     not know."""
+
+
+class EventKind(StrEnum):
+    """The kinds of events in the history."""
+
+    CONFIG = "CONFIG"
+    """The masters' catalog has recorded a committed config of a tablet, whatever caused it."""
+    DROPPED = "DROPPED"
+    """The masters' catalog has recorded that the tablet is dropped."""
+    DECIDED = "DECIDED"
+    """The leading master has published a decision."""
+    WITHDRAWN = "WITHDRAWN"
+    """The leading master has withdrawn the tablet's decision."""
+    SNAPSHOT_BEGAN = "SNAPSHOT_BEGAN"
+    SNAPSHOT = "SNAPSHOT"
+    """The config of one tablet, as a part of a snapshot."""
+    SNAPSHOT_ENDED = "SNAPSHOT_ENDED"
+    GAP = "GAP"
+    """Events before this one were lost. A snapshot follows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryEvent:
+    """One event of the topic `history`. Its kind determines which fields it has; the others are empty.
+
+    Every master derives equal CONFIG and DROPPED events from an entry of the catalog, so a repeated one is a double.
+    """
+
+    kind: EventKind
+    tablet_id: str = ""
+    table_id: str = ""
+    catalog_opid: OpId = ZERO_OPID
+    """CONFIG, DROPPED: the entry of the catalog that caused it. SNAPSHOT and its begin and end: an entry that the
+    catalog contained when the record was read."""
+    after: OpId = ZERO_OPID
+    """CONFIG, DROPPED: the entry before `catalog_opid` that changed any tablet's config. SNAPSHOT_BEGAN: the last entry
+    that did, as of `catalog_opid`. A reader proves with it that no event is missing."""
+    tablets: int = 0
+    """CONFIG, DROPPED: the number of tablets that the entry changed. SNAPSHOT_ENDED: the snapshot's number of
+    tablets."""
+    at_us: int
+    """Wall-clock time of the master that led; of CONFIG and DROPPED, the entry's hybrid time."""
+    by: str = ""
+    """The uuid of the master that observed it; empty for CONFIG and DROPPED, which all masters observe."""
+    snapshot_id: str = ""
+    config_opid: OpId = ZERO_OPID
+    """The config's position; of a decision, that of the config on which the decision is based."""
+    members: tuple[Member, ...] = ()
+    decision_term: int = 0
+    decision_version: int = 0
+    """DECIDED: the decision. Otherwise: the last decision that the config contains."""
+    unsafe: bool = False
+    """Whether the config was forced, without its majority."""
+    edits: tuple[ConfigEdit, ...] = ()
+    to_uuid: str = ""
+    """The target of a transfer of leadership."""
+    plan_id: str = ""
+    reason: str = ""
+
+    @property
+    def config(self) -> RaftConfig:
+        """Return the config of a CONFIG or SNAPSHOT event."""
+        return RaftConfig(self.config_opid, self.members, (self.decision_term, self.decision_version), self.unsafe)
+
+    @property
+    def decision(self) -> Decision:
+        """Return the decision of a DECIDED event, without its deadline and its leader."""
+        return Decision(
+            tablet_id=self.tablet_id, table_id=self.table_id, catalog_term=self.decision_term,
+            version=self.decision_version, edits=self.edits, target_uuid=self.to_uuid, config_opid=self.config_opid,
+            action=Action.CHANGE_CONFIG if self.edits else Action.TRANSFER_LEADERSHIP, reason=self.reason,
+            plan_id=self.plan_id,
+        )  # fmt: skip

@@ -9,12 +9,17 @@ DECISIONS = "decisions"
 REPORTS = "reports"
 PROPOSALS = "proposals"
 OUTCOMES = "outcomes"
+HISTORY = "history"
 
-PARTITIONS = {DECISIONS: 4, REPORTS: 4, PROPOSALS: 1, OUTCOMES: 1}
+PARTITIONS = {DECISIONS: 4, REPORTS: 4, PROPOSALS: 1, OUTCOMES: 1, HISTORY: 4}
 """Name, without the cluster's prefix, -> Kafka partitions."""
 
 COMPACTED = (DECISIONS, REPORTS)
 """Topics of state: a later record replaces the earlier one of its key."""
+
+EVENTS_KEPT_DAYS = 30
+"""How long Kafka keeps the events of the other topics, if the masters or a job made the topic. The masters append a
+snapshot to the history each day, so a replay can begin at least 28 days ago."""
 
 
 FRAMINGS = ("single-object", "confluent", "bare")
@@ -32,9 +37,10 @@ def control_topics(prefix: str) -> frozenset[str]:
 
 
 def settings_of(name: str) -> dict[str, str]:
-    """Return the settings of a new topic: state is replaced under its key, events are kept for a time.
+    """Return the settings of a new topic: state is replaced under its key, events are kept for EVENTS_KEPT_DAYS.
 
     The broker stores records uncompressed, however their sender compressed them: a reader may lack that sender's
     library, and a compressed record may be a thousand times larger when it is read.
     """
-    return {"cleanup.policy": "compact" if name in COMPACTED else "delete", "compression.type": "uncompressed"}
+    kept = {"cleanup.policy": "delete", "retention.ms": str(EVENTS_KEPT_DAYS * 86_400_000), "retention.bytes": "-1"}
+    return {"compression.type": "uncompressed"} | ({"cleanup.policy": "compact"} if name in COMPACTED else kept)

@@ -92,6 +92,12 @@ EDITS = [
     {"kind": "remove", "member": _member(UUID_B, votes=True)},
     {"kind": "change", "member": _member(UUID_A, votes=True, promote=True, holds_data=False)},
 ]
+HISTORY = {
+    "tablet_id": TABLET, "table_id": TABLE, "catalog_opid": {"term": 0, "index": 0}, "after": {"term": 0, "index": 0},
+    "tablets": 0, "at_us": AT_US, "by": "", "snapshot_id": "", "config_opid": {"term": 0, "index": 0}, "members": [],
+    "decision_term": 0, "decision_version": 0, "unsafe": False, "edits": [], "to_uuid": "", "plan_id": "", "reason": "",
+    "reserved": b"",
+}  # fmt: skip
 DATA: dict[str, Datum] = {
     "proposal": Datum("proposal", b"golden", {
         "proposal_id": f"{PLAN}/{TABLET}", "plan_id": PLAN, "tablet_id": TABLET, "wanted": "MOVE_REPLICA",
@@ -128,6 +134,19 @@ DATA: dict[str, Datum] = {
             "copies_failing": 2, "avoided": 1, "retired": 1, "maintenance": 1, "quiescing": 1,
             "disk_bytes_free": 1 << 40,
         },
+    }),
+    "history_config": Datum("history", b"golden", HISTORY | {
+        "kind": "CONFIG", "catalog_opid": {"term": 9, "index": 70}, "after": {"term": 9, "index": 66}, "tablets": 2,
+        "config_opid": OPID, "members": [_member(UUID_A, votes=True), _member(UUID_C, votes=False, promote=True)],
+        "decision_term": 9, "decision_version": 2, "unsafe": True,
+    }),
+    "history_decided": Datum("history", b"golden", HISTORY | {
+        "kind": "DECIDED", "by": UUID_A, "config_opid": OPID, "decision_term": 9, "decision_version": 2, "edits": EDITS,
+        "plan_id": PLAN, "reason": "a better place",
+    }),
+    "history_snapshot_ended": Datum("history", b"", HISTORY | {
+        "kind": "SNAPSHOT_ENDED", "tablet_id": "", "table_id": "", "catalog_opid": {"term": 9, "index": 70},
+        "tablets": 333_000, "by": UUID_A, "snapshot_id": "9.70",
     }),
     "dead_letter": Datum("dead_letter", letter_key(SOURCE, 77), {
         "table": "flights", "table_id": TABLE, "cluster_id": "kafka", "topic": "writes.flights", "topic_id": "topic",

@@ -23,6 +23,7 @@ from nyala.pipeline.dead_letter_reader import letter_of
 from nyala.pipeline.decision_tasks import newest
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
+from nyala.pipeline.history import fold
 from nyala.pipeline.rebalance import newest_reports
 from nyala.pipeline.row_schema import row_schema_json
 from nyala.replica.decision_executor import Unusable, read_record
@@ -30,7 +31,7 @@ from nyala.replica.master.kafka.kafka_state import KafkaState
 from nyala.replica.master.kafka.proposals import Proposals
 from nyala.replica.policy import view_of_reports
 from nyala.replica.rpc import decision_to_pb
-from nyala.replica.types import Decision, Outcome, Proposal, Report, Result, SystemClock
+from nyala.replica.types import Decision, EventKind, HistoryEvent, OpId, Outcome, Proposal, Report, Result, SystemClock
 from tests.formats import test_topic_formats as golden
 from tests.fuzz.sessions import pure
 from tests.fuzz.spoil import spoilt
@@ -130,6 +131,18 @@ def _report(data: bytes) -> object:
     return kept.num_rows, _read(Report, data)
 
 
+def _history(data: bytes) -> object:
+    """Return what a replay says of an event, and of an honest one of another tablet, which is told whatever it is."""
+    honest = HistoryEvent(kind=EventKind.CONFIG, tablet_id="honest", catalog_opid=OpId(1, 1), tablets=1, at_us=1)
+    found = read_record(HistoryEvent, *unpack(data))
+    if isinstance(found, Unusable):
+        return found.fault
+    replayed = fold([found, honest])
+    if found.tablet_id != "honest" and "honest" not in replayed.configs:
+        raise Broken(f"an honest event is lost beside this one: {replayed}")
+    return len(replayed.configs), found.decision
+
+
 def _letter(data: bytes) -> object:
     key, value = unpack(data)
     return letter_of(SimpleNamespace(key=key, value=value, topic="t", partition=0, offset=1, timestamp=1)).foreign
@@ -209,6 +222,7 @@ def targets() -> list[Target]:
         "proposals": (_proposal, ["proposal"]),
         "decisions": (_decision, ["decision_change", "decision_transfer"]),
         "outcomes": (partial(_read, Outcome), ["outcome"]),
+        "history": (_history, ["history_config", "history_decided", "history_snapshot_ended"]),
         "reports": (_report, ["report_tablet", "report_server"]),
         "dead-letters": (_letter, ["dead_letter"]),
     }

@@ -29,6 +29,7 @@ from nyala.replica.types import (
 )
 from nyala.schemas import build_level, decode, encode
 
+from .config_changes import ConfigChange, ConfigChanges
 from .kept_read_times import KeptReadTimes
 from .records import (
     DESIRED_CHANGE,
@@ -167,6 +168,7 @@ class Catalog:
         """By table id, the number of changes of its record, of its tablets and of what is desired of them."""
         self._changed: set[str] | None = None
         """The keys that were put or deleted since `take_changed`; None before it, or if they are too many."""
+        self._config_changes = ConfigChanges()
         self._bytes = 0
         self._requests: dict[str, None] = {}
         self._applied = superblock.flush_opid
@@ -195,6 +197,7 @@ class Catalog:
                     if not isinstance(record, dict):
                         raise TypeError(f"{key} has no record")
                     self._put(key, record, checked_record(key, record), 0)
+            self._config_changes = ConfigChanges(OpId(*value.get("config_changed", (0, 0))))
             self._bytes = len(state)
         except _NO_RECORD as error:
             raise Corruption("the catalog's state cannot be read", reason=str(error)) from error
@@ -291,6 +294,22 @@ class Catalog:
         with self._lock:
             taken, self._changed = self._changed, set()
             return taken
+
+    @property
+    def config_changed(self) -> OpId:
+        """The last entry that changed any tablet's config."""
+        return self._config_changes.last
+
+    @property
+    def config_changes_begin(self) -> OpId:
+        """The position after which `config_changes_since` has all changes."""
+        with self._lock:
+            return self._config_changes.begin
+
+    def config_changes_since(self, position: OpId) -> list[ConfigChange] | None:
+        """The changes of configs by entries after that position; None if some of them are kept no more."""
+        with self._lock:
+            return self._config_changes.since(position)
 
     def _index(self, key: str, before: Record | None, after: Record | None) -> None:
         """Keep the lists of dropped and of unformed tablets, of each server's, of read times, and what changed."""
@@ -417,17 +436,22 @@ class Catalog:
             self._requests[request_id] = None
             while len(self._requests) > REQUESTS_MAX:
                 del self._requests[next(iter(self._requests))]
+        known = self._groups.get(group_of(TABLET), {})
         with self._lock:
+            tablets = {key: known.get(key) for key in (*deletes, *puts) if key.startswith(TABLET)}
             for key in deletes:
                 self._delete(key)
             for key, record in puts.items():
                 self._put(key, record, parsed[key], size_of(key, record))
+            changed = ((key.removeprefix(TABLET), before, parsed.get(key)) for key, before in tablets.items())
+            self._config_changes.add(entry.opid, entry.hybrid_time, changed)
 
     def flush(self) -> bool:
         """Make everything applied durable without the log; False if it already is. Raises what the disk raises."""
         if self._applied == self._superblock.flush_opid:
             return False
-        state = json.dumps({"records": self.records, "requests": list(self._requests)}, sort_keys=False).encode()
+        kept = {"records": self.records, "requests": list(self._requests), "config_changed": self.config_changed}
+        state = json.dumps(kept, sort_keys=False).encode()
         flushed = replace(self._superblock, flush_opid=self._applied, flush_time=self._applied_time, state=state)
         flushed.save(self._disk, over=self._superblock)
         self._superblock = flushed

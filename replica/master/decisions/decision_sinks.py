@@ -15,6 +15,7 @@ from nyala.replica.types import Decision, Outcome, Proposal, Refused, kafka_topi
 
 from ..kafka.kafka_link import KafkaLink
 from ..state import MasterState
+from .history_writer import HistoryWriter
 from .reconciler import Reconciler
 from .reporter import Reporter
 
@@ -24,6 +25,8 @@ BOUNDS = Bounds(workers=4, per_target_max=2)
 """A deadline, a newer decision or a withdrawal ends the retries, so time alone does not."""
 REPORTS_PER_STEP = 50
 """The most reports that are made in one step of the loop: 8 ms of work."""
+HISTORY_PER_STEP = 50
+"""The most events that are encoded in one step of the loop: 5 ms of work."""
 REPORTS_WAITING_MAX = 5_000
 """While so many records wait for Kafka, no more reports are made: what waits is out of date soon."""
 
@@ -89,13 +92,27 @@ class DecisionSinks:
         )
         self._link = link
         reporter = Reporter(state)
+        history = HistoryWriter(lambda: state.catalog, state.uuid)
         was = {"connection": 0, "term": -1}
 
         def publish(decisions: dict[str, Decision | None]) -> None:
             for tablet_id, record in decisions.items():
                 link.publish(kafka_topics.DECISIONS, tablet_id, record)
 
+        def decided(sent: dict[str, Decision | None], wall_us: int) -> None:
+            history.decided(state.led_term, sent, wall_us)
+
+        async def append_history() -> None:
+            if not link.connection:
+                return
+            events = history.take(state.led_term, state.mono_us, state.clock.wall_us())
+            for count, event in enumerate(events, start=1):
+                link.append_history(event, history.acknowledged)
+                if count % HISTORY_PER_STEP == 0:
+                    await asyncio.sleep(0)
+
         async def on_view(servers: Sequence[ServerView], refreshed: Set[str]) -> None:
+            await append_history()
             await publish_reports(servers, refreshed)
             state.reports_published, state.reports_compared = reporter.published, reporter.visited
             state.oldest_report_us = reporter.oldest_us
@@ -119,6 +136,7 @@ class DecisionSinks:
 
         self._reconciler.add_sink(publish, lambda: link.connection)
         self._reconciler.on_view = on_view
+        self._reconciler.on_decided = decided
         self._reconciler.on_outcome = link.tell_outcome
         state.kafka = link
         link.start()

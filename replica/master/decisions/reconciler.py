@@ -98,6 +98,8 @@ class Reconciler:
         self._dropped_seen_us = -DROPPED_EVERY_US
         self._unfit: set[str] = set()
         """The tablets that were logged because the catalog cannot hold their records."""
+        self.on_decided: Callable[[dict[str, Decision | None], int], None] = lambda sent, wall_us: None
+        """Called with what is published, before it is, and with the tick's wall-clock time: the same for all sinks."""
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[Sequence[ServerView], Set[str]], Awaitable[None]] | None = None
         """Awaited in each tick, with all servers, and the tablets whose views were refreshed since the last call."""
@@ -151,24 +153,25 @@ class Reconciler:
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
         self._versions.begin_tick()
         for sink in self._sinks:
-            self._publish(sink, decisions, addresses)
+            self._publish(sink, decisions, addresses, view.now_us)
         refreshed, kept.refreshed = kept.refreshed, set()
         if self.on_view is not None:
             await self.on_view(view.servers, refreshed)
 
-    def _publish(self, sink: DecisionSink, decisions: list[Decision], addresses: dict[str, str]) -> None:
+    def _publish(self, sink: DecisionSink, decisions: list[Decision], addresses: dict[str, str], wall_us: int) -> None:
         connection = sink.connection()
         if connection == 0:
             return
         if connection != sink.last_connection:
             sink.last_connection = connection
             sink.sent.forget()
-        sent = sink.sent.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
+        sent = sink.sent.update(decisions, addresses, self._state.mono_us, wall_us)
         for tablet_id, decision in sent.items():
             if decision is not None:
                 self._state.decisions_published += 1
                 _log.info("T %s P %s decides: %s", tablet_id, self._state.uuid, decision.reason)
         if sent:
+            self.on_decided(sent, wall_us)
             sink.publish(sent)
 
     async def _mark_formed(self) -> None:

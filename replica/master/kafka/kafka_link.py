@@ -25,6 +25,7 @@ from nyala.replica.types import (
     PLAINTEXT,
     Clock,
     Decision,
+    HistoryEvent,
     KafkaSecurity,
     Outcome,
     Report,
@@ -56,7 +57,7 @@ OVERWRITTEN_MAX = 1_000
 
 
 class KafkaLink:
-    """Topics `<prefix>decisions`, `proposals`, `outcomes`, `reports`.
+    """Topics `<prefix>decisions`, `proposals`, `outcomes`, `reports`, `history`.
 
     Invariants: a proposal's offset is committed only after its outcome was acknowledged; no record stops a thread.
     Durability: Kafka's, acks=all. Concurrency: public methods from any thread; three threads of its own.
@@ -145,6 +146,11 @@ class KafkaLink:
         key, value = outcome.tablet_id.encode(), encode_record(outcome)
         self._outbox.put(Item(self._prefix + kafka_topics.OUTCOMES, key, value, event=True, done=done))
 
+    def append_history(self, event: HistoryEvent, done: Callable[[], None]) -> None:
+        """Append an event; `done` runs once it is acknowledged, on the publisher's thread."""
+        key, value = event.tablet_id.encode(), encode_record(event)
+        self._outbox.put(Item(self._prefix + kafka_topics.HISTORY, key, value, event=True, done=done))
+
     def _forever(self, work: Callable[[], None], doing: Doing = Doing.PUBLISHES) -> None:
         wait_s = RETRY_FIRST_S
         try:
@@ -204,27 +210,28 @@ class KafkaLink:
         self.state.succeeded(Doing.PUBLISHES)
 
     def _send(self, producer: Any, items: list[Item]) -> None:
-        waiting: list[tuple[Item, Any]] = []
-        failed: list[Item] = []
+        """Publish these. Those that are not acknowledged are queued again, whatever error there is."""
+        left, waiting = list(items), list[tuple[Item, Any]]()
         error: Exception | None = None
-        for item in items:
-            try:
-                waiting.append((item, producer.send(item.topic, key=item.key, value=item.value)))
-            except (KafkaError, *KAFKA_AWAY) as refused:
-                failed.append(item)
-                error = refused
-        for item, future in waiting:
-            try:
-                future.get(timeout=DELIVERY_TIMEOUT_MS / 1000 + 2)
-            except (KafkaError, *KAFKA_AWAY) as refused:
-                failed.append(item)
-                error = refused
-            else:
-                self.state.succeeded(Doing.PUBLISHES, self._bare(item.topic))
-                if item.done is not None:
-                    item.done()
+        try:
+            for item in items:
+                try:
+                    waiting.append((item, producer.send(item.topic, key=item.key, value=item.value)))
+                except (KafkaError, *KAFKA_AWAY) as refused:
+                    error = refused
+            for item, future in waiting:
+                try:
+                    future.get(timeout=DELIVERY_TIMEOUT_MS / 1000 + 2)
+                except (KafkaError, *KAFKA_AWAY) as refused:
+                    error = refused
+                else:
+                    left.remove(item)
+                    self.state.succeeded(Doing.PUBLISHES, self._bare(item.topic))
+                    if item.done is not None:
+                        item.done()
+        finally:
+            self._outbox.put_back(left)
         if error is not None:
-            self._outbox.put_back(failed)
             raise error
 
     def _create_topics(self, admin: Any) -> None:

@@ -69,8 +69,9 @@ CHANNELS = (
     (kafka_topics.DECISIONS, Doing.PUBLISHES),
     (kafka_topics.REPORTS, Doing.PUBLISHES),
     (kafka_topics.OUTCOMES, Doing.PUBLISHES),
+    (kafka_topics.HISTORY, Doing.PUBLISHES),
     (kafka_topics.PROPOSALS, Doing.READS),
-    *((topic, Doing.INSPECTS) for topic in (kafka_topics.DECISIONS, kafka_topics.REPORTS, kafka_topics.OUTCOMES)),
+    *((topic, Doing.INSPECTS) for topic in kafka_topics.PARTITIONS if topic != kafka_topics.PROPOSALS),
 )
 """Everything that a master does with Kafka."""
 

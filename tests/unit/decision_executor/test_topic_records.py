@@ -43,6 +43,13 @@ GOOD: dict[str, dict[str, Any]] = {
         "replicas": [REPLICA, REPLICA | {"uuid": "2" * 32}], "server_uuid": "", "server_address": "", "alive": True,
         "location": "", "catalog_term": 3, "at_us": 5, "numbers": {"tablets_max": 9},
     },
+    kafka_topics.HISTORY: {
+        "kind": "CONFIG", "tablet_id": "t", "table_id": "b", "catalog_opid": {"term": 2, "index": 40},
+        "after": {"term": 2, "index": 39}, "tablets": 1, "at_us": 5, "by": "", "snapshot_id": "",
+        "config_opid": OPID, "members": [MEMBER, MEMBER | {"uuid": "2" * 32}], "decision_term": 3,
+        "decision_version": 1, "unsafe": True, "edits": [{"kind": "add", "member": MEMBER}], "to_uuid": "",
+        "plan_id": "p", "reason": "Größe", "reserved": b"",
+    },
 }  # fmt: skip
 TOPICS = sorted(GOOD)
 
@@ -152,6 +159,13 @@ BAD_VALUES: list[tuple[str, dict[str, Any]]] = [
     ("reports", {"numbers": {"a\x1b[2J": 1}}),
     ("reports", {"tablet_id": "", "server_uuid": ""}),
     ("reports", {"tablet_id": "", "server_uuid": "other"}),
+    ("history", {"tablet_id": ""}),
+    ("history", {"tablet_id": "u"}),
+    ("history", {"kind": "GAP"}),
+    ("history", {"tablets": -1}),
+    ("history", {"after": {"term": 0, "index": -1}}),
+    ("history", {"members": [MEMBER, MEMBER]}),
+    ("history", {"members": [MEMBER | {"uuid": ""}]}),
 ]
 
 
@@ -219,7 +233,8 @@ def test_any_bytes_are_answered(topic: str, key: bytes | None, value: bytes | No
 
 
 @pytest.mark.parametrize(
-    ("topic", "field"), [("proposals", "reason"), ("decisions", "reason"), ("outcomes", "message")]
+    ("topic", "field"),
+    [("proposals", "reason"), ("decisions", "reason"), ("outcomes", "message"), ("history", "reason")],
 )
 def test_words_of_a_stranger_move_no_cursor(topic: str, field: str) -> None:
     """IN-90. Goal: a record's words may be shown on a terminal and in a log. Method: an escape, and a mark that turns

@@ -289,7 +289,7 @@ def test_silence_of_kafka_is_noticed_with_nothing_to_publish() -> None:
             return list(self.topics)
 
     made = link()
-    whole = ["x.decisions", "x.reports", "x.proposals", "x.outcomes", "other"]
+    whole = ["x.decisions", "x.reports", "x.proposals", "x.outcomes", "x.history", "other"]
     made._check_topics(Admin(whole))
     for topics, told in ((whole[1:], "no topic x.decisions"), (KafkaConnectionError("away"), "away")):
         with pytest.raises(Exception, match=told):
@@ -401,7 +401,7 @@ def test_metrics_of_a_master_say_what_its_status_says_of_kafka() -> None:
 
 
 PREFIXES = ("", "east.", "writes.", "x" * 200 + "-")
-PLAIN = ("decisions", "proposals", "outcomes", "reports")
+PLAIN = ("decisions", "proposals", "outcomes", "reports", "history")
 OTHERS = ("writes.t", "decisions-of-mine", "east", "decisions.east.")
 
 
