@@ -17,13 +17,21 @@ from kafka.errors import KafkaError
 
 from nyala.replica.decision_executor import TOPICS, Unusable, read_record
 from nyala.replica.decision_executor.kafka_reading import poll
-from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity, kafka_topics, limits
+from nyala.replica.types import (
+    KAFKA_AWAY,
+    PLAINTEXT,
+    EventKind,
+    HistoryEvent,
+    KafkaSecurity,
+    kafka_topics,
+    limits,
+)
 
 from .decision_story import Event, event_of
 from .errors import QueryInterrupted
 from .kafka_timeouts import check_reachable, client_options
 
-READ = (kafka_topics.PROPOSALS, kafka_topics.DECISIONS, kafka_topics.OUTCOMES)
+READ = (kafka_topics.PROPOSALS, kafka_topics.DECISIONS, kafka_topics.OUTCOMES, kafka_topics.HISTORY)
 WAIT_S = 30.0
 """If no further record comes within this time, a topic counts as unreadable."""
 PAGE_RECORDS = 500
@@ -34,10 +42,11 @@ UNDECODABLE = "other bytes"
 
 
 class DecisionLog:
-    """The topics `proposals`, `decisions` and `outcomes` of one cluster, read once. A context manager.
+    """The topics `proposals`, `decisions`, `outcomes` and `history` of one cluster, read once. A context manager.
 
     `topic_prefix`: that of the cluster's masters. `wanted` chooses tablets by id. A record under another key is not
-    decoded, and not counted. QueryInterrupted if Kafka does not answer. Concurrency: one thread.
+    decoded, and not counted. `snapshots`: whether the configs in snapshots are events. QueryInterrupted if Kafka does
+    not answer. Concurrency: one thread.
     """
 
     def __init__(
@@ -48,9 +57,13 @@ class DecisionLog:
         wanted: Callable[[str], bool] = lambda tablet_id: True,
         security: KafkaSecurity = PLAINTEXT,
         wait_s: float = WAIT_S,
+        snapshots: bool = False,
     ) -> None:
         check_reachable(bootstrap)
         self._bootstrap, self._prefix, self._wanted, self._wait_s = bootstrap, topic_prefix, wanted, wait_s
+        self._left_out = {EventKind.SNAPSHOT_BEGAN, EventKind.SNAPSHOT_ENDED}
+        if not snapshots:
+            self._left_out.add(EventKind.SNAPSHOT)
         self.skipped: Counter[tuple[str, str]] = Counter()
         """(topic, reason) -> records that were left out."""
         self.removed: dict[str, int] = {}
@@ -158,9 +171,10 @@ class DecisionLog:
 
     def _event(self, record: ConsumerRecord) -> Iterator[Event]:
         tablet_id = (record.key or b"").decode(errors="replace")
-        if record.key is not None and not self._wanted(tablet_id):
-            return
         name = record.topic.removeprefix(self._prefix)
+        of_none = name == kafka_topics.HISTORY and record.key == b""
+        if record.key is not None and not of_none and not self._wanted(tablet_id):
+            return
         at_us = max(0, record.timestamp) * 1000
         named = 0 < len(tablet_id) <= limits.TOPIC_NAME_CHARS_MAX
         if name == kafka_topics.DECISIONS and record.value is None and named:
@@ -169,6 +183,9 @@ class DecisionLog:
         found = read_record(TOPICS[name], record.key, record.value)
         if isinstance(found, Unusable):
             self.skipped[record.topic, found.fault.value] += 1
+        elif isinstance(found, HistoryEvent):
+            if found.kind not in self._left_out and (found.kind is EventKind.GAP or self._wanted(found.tablet_id)):
+                yield event_of(found, found.tablet_id, at_us)
         elif self._wanted(found.tablet_id):
             yield event_of(found, found.tablet_id, at_us)  # type: ignore[arg-type]
 

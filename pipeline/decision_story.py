@@ -1,26 +1,33 @@
-"""What became of proposals and decisions, in the order of time, made of the records on the masters' topics. Pure."""
+"""What became of proposals and decisions, and of the configs of tablets, in the order of time, made of the records on
+the masters' topics. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nyala.replica.types import (
+    ZERO_OPID,
     Code,
     ConfigEdit,
     Decision,
     EditKind,
+    EventKind,
+    HistoryEvent,
+    Member,
     Outcome,
     Proposal,
+    RaftConfig,
     Subject,
     Wanted,
     read_number,
 )
 
 TEXT_CHARS_MAX = 1_000
-"""The most characters of a reason or a change that an event keeps, because a foreign record may have 64 KiB: 20,000
-events have at most 100 MB."""
+CONFIG_CHARS_MAX = 4_000
+"""The most characters of a reason or a change that an event keeps, and of a config, because a foreign record may have
+64 KiB: 20,000 events have at most 200 MB. A config of seven members has 1,300."""
 
 
 class Step(StrEnum):
@@ -34,12 +41,27 @@ class Step(StrEnum):
     FAILED = "FAILED"
     WITHDRAWN = "WITHDRAWN"
     """The decision is needed no more: it was carried out, or the cluster has changed."""
+    CONFIG = "CONFIG"
+    """The masters have recorded a committed config of the tablet."""
+    KNOWN = "KNOWN"
+    """A snapshot has a config that no CONFIG step told, because the history began later, or an event was lost."""
+    DROPPED = "DROPPED"
+    GAP = "GAP"
+    """Steps before this one were lost."""
 
 
+_OF_HISTORY = {
+    EventKind.CONFIG: Step.CONFIG,
+    EventKind.SNAPSHOT: Step.KNOWN,
+    EventKind.DROPPED: Step.DROPPED,
+    EventKind.GAP: Step.GAP,
+}
 _BEGINS = {Subject.PROPOSAL: Step.PROPOSED, Subject.DECISION: Step.DECIDED}
 _RANK = {
     step: rank
-    for rank, step in enumerate((Step.PROPOSED, Step.ACCEPTED, Step.DECIDED, Step.DONE, Step.FAILED, Step.REFUSED))
+    for rank, step in enumerate(
+        (Step.PROPOSED, Step.ACCEPTED, Step.DECIDED, Step.KNOWN, Step.CONFIG, Step.DONE, Step.FAILED, Step.REFUSED)
+    )
 }
 """The order of steps at one time; a withdrawal is last."""
 
@@ -53,7 +75,8 @@ class Event:
     tablet_id: str
     table_id: str = ""
     step: Step
-    subject: Subject
+    subject: Subject | None = None
+    """None: a step of the tablet's config."""
     subject_id: str = ""
     """The proposal's id, or `tablet@term.version` of a decision; empty for a withdrawal."""
     plan_id: str = ""
@@ -62,6 +85,8 @@ class Event:
     reason: str = ""
     code: str = ""
     """The name of an outcome's code; empty if it is OK."""
+    config: RaftConfig | None = None
+    """Of CONFIG and KNOWN; None if it is too large."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +97,13 @@ class Told:
     event: Event
     since: str = ""
     took_us: int | None = None
+    cause: str = ""
+    """What changed the config, as far as it is known."""
 
 
-def event_of(record: Proposal | Decision | Outcome | None, tablet_id: str, at_us: int) -> Event:
-    """Return the event of a record that was written at `at_us`. None withdraws the decision of `tablet_id`.
+def event_of(record: Proposal | Decision | Outcome | HistoryEvent | None, tablet_id: str, at_us: int) -> Event:
+    """Return the event of a record that was written at `at_us`. None withdraws the decision of `tablet_id`. The events
+    of the history have a kind of `Step`, or are of decisions.
 
     An outcome has a time of its own, because it is published later while Kafka is away.
     """
@@ -98,6 +126,18 @@ def event_of(record: Proposal | Decision | Outcome | None, tablet_id: str, at_us
                 subject=record.subject, subject_id=record.subject_id, plan_id=record.plan_id, by=record.executor,
                 reason=record.message[:TEXT_CHARS_MAX], code=read_number(Code, record.code).name if record.code else "",
             )  # fmt: skip
+        case HistoryEvent(kind=EventKind.DECIDED):
+            return event_of(record.decision, tablet_id, record.at_us)
+        case HistoryEvent() if record.kind in _OF_HISTORY:
+            known = record.kind in (EventKind.CONFIG, EventKind.SNAPSHOT)
+            small = len(repr(record.members)) <= CONFIG_CHARS_MAX
+            return Event(
+                at_us=record.at_us, tablet_id=record.tablet_id, table_id=record.table_id, by="the masters",
+                step=_OF_HISTORY[record.kind], reason=record.reason[:TEXT_CHARS_MAX],
+                config=record.config if known and small else None,
+                change=", ".join(map(_member_text, record.members))[:TEXT_CHARS_MAX] if known else "",
+            )  # fmt: skip
+    at_us = record.at_us if record is not None else at_us
     return Event(
         at_us=at_us, tablet_id=tablet_id, step=Step.WITHDRAWN, subject=Subject.DECISION, by="the masters",
         reason="needed no more",
@@ -109,7 +149,11 @@ def story(events: Iterable[Event]) -> list[Told]:
 
     - of an outcome, since its proposal or decision;
     - of a decision, since the last step of its plan at its tablet;
-    - of a withdrawal, since the last decision of its tablet.
+    - of a withdrawal, since the last decision of its tablet;
+    - of a config that contains a further decision, since that decision.
+
+    The history and the topic of decisions tell of one withdrawal each; the first one counts. A snapshot's config is a
+    step only if no other step told it.
 
     An outcome never stands before its proposal or decision, although its writer's clock may be behind. Its time is not
     known then. The order in which the events are given, and repetitions of them, change nothing.
@@ -118,29 +162,64 @@ def story(events: Iterable[Event]) -> list[Told]:
     for event in sorted(set(events), key=_order):
         once.setdefault(_identity(event), event)
     begun = {_thing(e): e for e in once.values() if e.step in _BEGINS.values()}
+    told_configs = {(e.tablet_id, e.config) for e in once.values() if e.step is Step.CONFIG}
     moved: list[tuple[Event, int]] = []
     for event in once.values():
+        if event.step is Step.KNOWN:
+            if (event.tablet_id, event.config) in told_configs:
+                continue
+            told_configs.add((event.tablet_id, event.config))
         first = begun.get(_thing(event))
         moved.append((event, max(event.at_us, first.at_us) if first else event.at_us))
     told: list[Told] = []
     last_of_plan: dict[tuple[str, str], Event] = {}
     last_decision: dict[str, Event] = {}
+    withdrawn: set[str] = set()
+    configs: dict[str, RaftConfig] = {}
     for event, _ in sorted(moved, key=lambda each: (each[1], _order(each[0])[1:])):
-        plan = event.tablet_id, event.plan_id
+        plan, cause = (event.tablet_id, event.plan_id), ""
         match event.step:
             case Step.PROPOSED:
                 before = None
             case Step.DECIDED:
                 before = last_of_plan.get(plan) if event.plan_id else None
                 last_decision[event.tablet_id] = event
+                withdrawn.discard(event.tablet_id)
             case Step.WITHDRAWN:
+                if event.tablet_id in withdrawn:
+                    continue
+                withdrawn.add(event.tablet_id)
                 before = last_decision.get(event.tablet_id)
+            case Step.CONFIG | Step.KNOWN if event.config is not None:
+                known = configs.get(event.tablet_id)
+                configs[event.tablet_id] = event.config
+                cause = cause_of(known, event.config) if event.step is Step.CONFIG else "known from a snapshot"
+                rose = known is not None and event.config.decision > known.decision
+                before = begun.get(_thing(event)) if rose else None
             case _:
                 before = begun.get(_thing(event))
-        last_of_plan[plan] = event
+        if event.plan_id:
+            last_of_plan[plan] = event
         took_us = event.at_us - before.at_us if before else -1
-        told.append(Told(event, before.step, took_us) if before and took_us >= 0 else Told(event))
+        told.append(Told(event, before.step, took_us, cause) if before and took_us >= 0 else Told(event, cause=cause))
     return told
+
+
+def cause_of(before: RaftConfig | None, config: RaftConfig) -> str:
+    """Return what changed a tablet's config, as far as the two configs show it. Pure."""
+    if config.unsafe and (before is None or before.opid != config.opid):
+        return "forced by an operator, without a majority"
+    if before is None:
+        return "its first config" if config.opid == ZERO_OPID else "the first config that is known"
+    if config.decision > before.decision:
+        return "decision {}.{}".format(*config.decision)
+    was, now = ({m.uuid: m for m in c.members} for c in (before, config))
+    changed = [now[uuid] for uuid in now.keys() & was.keys() if now[uuid] != was[uuid]]
+    if was.keys() == now.keys() and changed and all(m.votes and was[m.uuid].promote for m in changed):
+        return "its leader promoted a member"
+    if was.keys() == now.keys() and all(replace(m, addresses=was[m.uuid].addresses) == was[m.uuid] for m in changed):
+        return "a server has another address" if changed else "its first leader" if before.opid == ZERO_OPID else "none"
+    return "no decision of the masters"
 
 
 def without_beginning(told: Iterable[Told]) -> int:
@@ -152,7 +231,13 @@ def without_beginning(told: Iterable[Told]) -> int:
 
 
 def _thing(event: Event) -> tuple[object, ...]:
-    """Return what an event is about: a proposal or a decision of a tablet."""
+    """Return what an event is about: a proposal or a decision of a tablet; of a config, the last decision in it."""
+    if event.config is not None:
+        return (
+            Subject.DECISION,
+            f"{event.tablet_id}@{event.config.decision[0]}.{event.config.decision[1]}",
+            event.tablet_id,
+        )
     return event.subject, event.subject_id, event.tablet_id
 
 
@@ -163,8 +248,9 @@ def _identity(event: Event) -> tuple[object, ...]:
 
 
 def _order(event: Event) -> tuple[object, ...]:
-    texts = event.tablet_id, event.subject, event.subject_id, event.plan_id, event.by, event.change, event.reason
-    return (event.at_us, _RANK.get(event.step, len(_RANK)), *texts, event.table_id, event.code)
+    texts = event.tablet_id, event.subject or "", event.subject_id, event.plan_id, event.by, event.change, event.reason
+    position = (event.config.opid, event.config.decision) if event.config is not None else ()
+    return (event.at_us, _RANK.get(event.step, len(_RANK)), *texts, event.table_id, event.code, position)
 
 
 def _wanted_text(proposal: Proposal) -> str:
@@ -182,6 +268,10 @@ def _edit_text(edit: ConfigEdit) -> str:
     member = edit.member
     if edit.kind is EditKind.REMOVE:
         return f"remove {member.uuid}"
+    return f"{edit.kind.value} {_member_text(member)}"
+
+
+def _member_text(member: Member) -> str:
     marks = {
         "no vote": not member.votes,
         "no data": not member.holds_data,
@@ -189,4 +279,4 @@ def _edit_text(edit: ConfigEdit) -> str:
         "to be replaced": member.replace,
     }
     told = ", ".join(name for name, holds in marks.items() if holds)
-    return f"{edit.kind.value} {member.uuid}" + (f" ({told})" if told else "")
+    return member.uuid + (f" ({told})" if told else "")

@@ -75,27 +75,36 @@ def fold(events: Iterable[HistoryEvent]) -> Replayed:
             if known is None or _order(event) > _order(known):
                 newest[event.tablet_id] = event
     begun = [one.began for one in snapshots.values() if one.began is not None]
-    whole = sorted(
-        ((one.began.catalog_opid, one.tablets) for one in snapshots.values() if one.began is not None and one.complete),
-        key=lambda each: each[0],
-    )
-    last, held = whole[-1] if whole else (ZERO_OPID, set[str]())
+    complete = [(one.began, one.tablets) for one in snapshots.values() if one.began is not None and one.complete]
+    whole = sorted(complete, key=lambda each: (each[0].catalog_opid, each[0].at_us, each[0].snapshot_id))
+    last, held = (whole[-1][0].catalog_opid, whole[-1][1]) if whole else (ZERO_OPID, set[str]())
     configs = {
         tablet_id: event.config
         for tablet_id, event in sorted(newest.items())
         if event.kind is not EventKind.DROPPED and (tablet_id in held or event.catalog_opid > last or not whole)
     }
-    begins = whole[0][0] if whole else None
-    return Replayed(configs, begins, until, _missing(entries, begun, begins))
+    first = whole[0][0] if whole else None
+    return Replayed(configs, first.catalog_opid if first else None, until, _missing(entries, begun, first))
 
 
-def _missing(entries: Mapping[OpId, _Entry], begun: Iterable[HistoryEvent], begins: OpId | None) -> tuple[OpId, ...]:
-    """The entries after `begins` that are named, and are not there with all tablets that they changed."""
-    first = begins or ZERO_OPID
-    named = {opid for opid in entries if opid > first}
-    named |= {entry.after for opid, entry in entries.items() if opid > first and entry.after > first}
-    named |= {event.after for event in begun if event.after > first}
-    return tuple(sorted(opid for opid in named if opid not in entries or not entries[opid].complete))
+def _missing(
+    entries: Mapping[OpId, _Entry], begun: Iterable[HistoryEvent], first: HistoryEvent | None
+) -> tuple[OpId, ...]:
+    """The entries after the oldest complete snapshot that are named, and are not there with all tablets that they
+    changed. An entry that does not name the one before it, as the first one of a rebuilt catalog, stands for what is
+    missing before it."""
+    begins, last = (first.catalog_opid, first.after) if first is not None else (ZERO_OPID, ZERO_OPID)
+    missing = {event.after for event in begun if event.after > begins and event.after not in entries}
+    for opid, entry in sorted(entries.items()):
+        if opid <= begins:
+            last = max(last, opid)
+            continue
+        if entry.after != last:
+            missing.add(entry.after if entry.after > last else opid)
+        if not entry.complete:
+            missing.add(opid)
+        last = opid
+    return tuple(sorted(missing))
 
 
 def _order(event: HistoryEvent) -> tuple[object, ...]:

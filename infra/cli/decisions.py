@@ -1,4 +1,5 @@
-"""`nyala decisions list|tail|explain`: what was proposed, decided and done, by whom, why, how long each step took."""
+"""`nyala decisions list|tail|explain`: what was proposed, decided and done, and how configs changed: by whom, why, how
+long each step took."""
 
 from __future__ import annotations
 
@@ -42,6 +43,9 @@ _COLOURS = {
     "DONE": "green",
     "REFUSED": "yellow",
     "FAILED": "red",
+    "CONFIG": "blue",
+    "DROPPED": "yellow",
+    "GAP": "red",
 }
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -72,7 +76,7 @@ def list_steps(
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
-    """List the newest steps of all changes, oldest first: proposals, decisions, and the outcomes of both.
+    """List the newest steps of all changes, oldest first: proposals, decisions, outcomes of both, changed configs.
 
     A step's time is the clock's of the process that wrote it. `took` is the time since the proposal, the decision or
     the plan's step before it. With --json each line is one object.
@@ -101,24 +105,25 @@ def explain(
 ) -> None:
     """Show what was proposed, decided and done about one tablet, in the order of time. It may be a dropped tablet.
 
-    At most the newest 20,000 records are shown. With --json each line is one object.
+    A changed config is shown with what caused it, as far as that is known. At most the newest 20,000 records are shown.
+    With --json each line is one object.
     """
     named(tablet, "tablet")
     since_us = _since_us(since, time.time_ns() // 1000)
-    with _log(kafka, kafka_properties, topic_prefix, masters, lambda one: one.startswith(tablet)) as log:
+    with _log(kafka, kafka_properties, topic_prefix, masters, lambda one: one.startswith(tablet), True) as log:
         kept, total = _newest(log.until_now(since_us), EVENTS_KEPT_MAX)
-    found = sorted({event.tablet_id for event in kept})
+    found = sorted({event.tablet_id for event in kept} - {""})
     if len(found) > 1:
         some = ", ".join(cell(one).plain for one in found[:5])
         raise typer.BadParameter(f"{len(found)} tablets with records begin with {shown(tablet)}, such as {some}")
-    told = pipeline.story(kept)
+    told = pipeline.story(kept) if found else []
     if told:
         _print(told, as_json, f"tablet {found[0]}", with_tablet=False)
     if total > len(kept):
         typer.echo(f"the newest {len(kept):,} of {total:,} records; --since chooses others", err=True)
     _notes(log, told, since=since, tablet=tablet)
     if not told:
-        what = f"Kafka has no proposal, decision or outcome of a tablet that begins with {shown(tablet)}"
+        what = f"Kafka has no proposal, decision, outcome or config of a tablet that begins with {shown(tablet)}"
         raise Refused(
             Code.NOT_FOUND, f"{what}: none was made, or Kafka keeps it no more; `nyala tablet list` has all ids"
         )
@@ -151,7 +156,14 @@ def tail(
                 _left_out(log)
 
 
-def _log(kafka: str, properties: str, prefix: str, masters: str, wanted: Callable[[str], bool] | None) -> DecisionLog:
+def _log(
+    kafka: str,
+    properties: str,
+    prefix: str,
+    masters: str,
+    wanted: Callable[[str], bool] | None,
+    snapshots: bool = False,
+) -> DecisionLog:
     """The log of the named broker, else of the local stack's, else of the one that the masters use."""
     bootstrap = kafka or ("" if masters else local_kafka())
     if not bootstrap:
@@ -162,7 +174,7 @@ def _log(kafka: str, properties: str, prefix: str, masters: str, wanted: Callabl
         if not bootstrap:
             raise typer.BadParameter(f"the masters at {masters} name no Kafka: say --kafka host:port")
     return pipeline.DecisionLog(
-        bootstrap, prefix, wanted=wanted or (lambda tablet_id: True), security=login_of(properties)
+        bootstrap, prefix, wanted=wanted or (lambda tablet_id: True), security=login_of(properties), snapshots=snapshots
     )
 
 
@@ -222,17 +234,20 @@ def document_of(one: Told) -> dict[str, object]:
     event = one.event
     return {
         "at": time_text(event.at_us), "at_us": event.at_us, "tablet_id": event.tablet_id, "table_id": event.table_id,
-        "step": event.step.value, "subject": event.subject.value, "subject_id": event.subject_id,
-        "plan_id": event.plan_id, "by": event.by, "change": event.change, "reason": event.reason, "code": event.code,
-        "since": one.since, "took_us": one.took_us,
+        "step": event.step.value, "subject": event.subject.value if event.subject else "",
+        "subject_id": event.subject_id, "plan_id": event.plan_id, "by": event.by, "change": event.change,
+        "reason": event.reason, "code": event.code,
+        "since": one.since, "took_us": one.took_us, "cause": one.cause,
     }  # fmt: skip
 
 
-def _words(event: Event) -> tuple[str, str, str]:
+def _words(one: Told) -> tuple[str, str, str]:
     """By whom, what, and why, with the beginnings of uuids only."""
-    why = f"{event.code}: {event.reason}" if event.code and not event.reason.startswith(event.code) else event.reason
+    event = one.event
+    why = one.cause or event.reason
+    why = f"{event.code}: {why}" if event.code and not why.startswith(event.code) else why
     subject = event.subject_id.removeprefix(f"{event.tablet_id}@")
-    what = event.change or f"{event.subject.value.lower()} {subject}".rstrip()
+    what = event.change or (f"{event.subject.value.lower()} {subject}".rstrip() if event.subject else "")
     return _short(event.by), _short(what), _short(why)
 
 
@@ -251,7 +266,7 @@ def _print(told: Sequence[Told], as_json: bool, title: str, *, with_tablet: bool
         return
     rows = []
     for one in told:
-        by, what, why = _words(one.event)
+        by, what, why = _words(one)
         tablet = [_short(one.event.tablet_id)] if with_tablet else []
         step = cell(one.event.step.value, _COLOURS.get(one.event.step, ""))
         rows.append((time_text(one.event.at_us), *tablet, step, what, why, _took(one), by, one.event.plan_id))
@@ -265,7 +280,7 @@ def _print_lines(told: Iterable[Told], as_json: bool) -> None:
         if as_json:
             typer.echo(json.dumps(document_of(one)))
             continue
-        by, what, why = _words(one.event)
+        by, what, why = _words(one)
         rest = "; ".join(filter(None, (what, why, by and f"by {by}", _took(one))))
         step = (f"{one.event.step.value:<9}", _COLOURS.get(one.event.step, ""))
         head = f"{time_text(one.event.at_us)} {_short(one.event.tablet_id)} "

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from nyala import schemas
 from nyala.pipeline.dead_letter_reader import letter_of
+from nyala.pipeline.decision_story import event_of, story
 from nyala.pipeline.decision_tasks import newest
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
@@ -140,7 +141,7 @@ def _history(data: bytes) -> object:
     replayed = fold([found, honest])
     if found.tablet_id != "honest" and "honest" not in replayed.configs:
         raise Broken(f"an honest event is lost beside this one: {replayed}")
-    return len(replayed.configs), found.decision
+    return len(replayed.configs), found.decision, story([event_of(found, found.tablet_id, found.at_us)])
 
 
 def _letter(data: bytes) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka import TopicPartition
 from typer.testing import CliRunner
 
 from nyala.infra.cli import decisions
@@ -18,7 +20,7 @@ from nyala.infra.cli.app import app
 from nyala.infra.cli.decisions import _newest, _since_us, time_text, took_text
 from nyala.pipeline import decision_log
 from nyala.pipeline.decision_story import Event, Step, event_of
-from nyala.replica.types import Code, Refused, Result, Subject
+from nyala.replica.types import Address, Code, EventKind, HistoryEvent, Member, OpId, Refused, Result, Subject
 from nyala.schemas import encode_record
 from tests.unit.pipeline.test_decision_log import Kafka
 from tests.unit.pipeline.test_decision_story import ADD, PROPOSAL, A, B, decision, outcome
@@ -41,6 +43,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
                 (b"t", encode_record(refused)),
                 (b"t", b"?"),
             ],
+            ("history", 0): [],
         },
         {},
     )
@@ -88,6 +91,7 @@ def test_json_has_one_object_a_line(kafka: Kafka) -> None:
         "at": "1970-01-01T00:00:00.062Z", "at_us": 62_000, "tablet_id": "t", "table_id": "", "step": "REFUSED",
         "subject": "DECISION", "subject_id": "t@3.1", "plan_id": "plan", "by": "x", "change": "",
         "reason": "the config is another", "code": "CAS_FAILED", "since": "DECIDED", "took_us": 61_000,
+        "cause": "",
     }  # fmt: skip
     (line,) = run("explain", "to", "--json").stdout.splitlines()
     assert (json.loads(line)["tablet_id"], json.loads(line)["table_id"]) == ("tother", "i")
@@ -110,10 +114,38 @@ def test_explain_shows_one_tablet_or_says_why_not(kafka: Kafka) -> None:
     assert late.stderr.splitlines() == [
         f"there is no topic proposals: {why}",
         f"there is no topic decisions: {why}",
+        f"there is no topic history: {why}",
         "the first 1 records of outcomes are not shown: Kafka keeps them no more",
         "outcomes whose decision is not shown: 1; Kafka keeps the newest decision of each tablet only",
         "records of outcomes that cannot be read and are not shown: 1 (other schema)",
     ]
+
+
+def test_explain_shows_what_changed_the_config(kafka: Kafka) -> None:
+    """Goal: an operator sees how a tablet's config changed, also where no decision caused it. Method: a config from a
+    snapshot, one of a decision, and a forced one; then the loss of events, and a tablet of which only that is known."""
+    member = {uuid: Member(uuid, (Address("h", 7),)) for uuid in (A, B)}
+    first = HistoryEvent(
+        kind=EventKind.SNAPSHOT, tablet_id="t", at_us=0, config_opid=OpId(1, 5), members=(member[A],), snapshot_id="s"
+    )
+    both = replace(
+        first, kind=EventKind.CONFIG, at_us=50_000, config_opid=OpId(1, 9), members=(member[A], member[B]),
+        decision_term=3, decision_version=1,
+    )  # fmt: skip
+    forced = replace(both, at_us=70_000, config_opid=OpId(4, 1), members=(member[B],), unsafe=True)
+    gap = HistoryEvent(kind=EventKind.GAP, at_us=80_000, reason="Kafka was away")
+    events = (gap, forced, both, first, both)
+    kafka.logs[TopicPartition("history", 0)] = [(e.tablet_id.encode(), encode_record(e)) for e in events]
+    del kafka.logs[TopicPartition("decisions", 0)][0]
+    shown = [row[1:5] for row in rows(run("explain", "t").stdout)]
+    assert [row for row in shown if row[0] in ("KNOWN", "CONFIG", "GAP")] == [
+        ["KNOWN", A[:8], "known from a snapshot", ""],
+        ["CONFIG", f"{A[:8]}, {B[:8]}", "decision 3.1", "50 ms since DECIDED"],
+        ["CONFIG", B[:8], "forced by an operator, without a majority", ""],
+        ["GAP", "", "Kafka was away", ""],
+    ]
+    assert len(shown) == 8
+    assert isinstance(run("explain", "x").exception, Refused)
 
 
 def test_empty_topics_are_no_empty_table_without_a_word(kafka: Kafka) -> None:

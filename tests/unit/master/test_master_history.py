@@ -247,3 +247,18 @@ def test_each_event_is_read_as_it_was_appended() -> None:
     for event in events:
         found = read_record(HistoryEvent, event.tablet_id.encode(), encode_record(event))
         assert not isinstance(found, Unusable) and found == event
+
+
+def test_first_entry_of_a_rebuilt_catalog_stands_for_what_is_missing() -> None:
+    """Goal: a catalog that was rebuilt after all masters were lost continues the history, and does not hide that
+    entries of the lost one may be missing. Method: events of a first catalog, then those of a later one, which begins
+    in a higher term and knows no entry before its own."""
+    world = World()
+    world.change({"t0", "t1"})
+    world.settle()
+    later = HistoryEvent(
+        kind=EventKind.CONFIG, tablet_id="t0", catalog_opid=OpId(1 << 41, 1), tablets=1, at_us=9,
+        config_opid=OpId(2, 50), members=MEMBERS[:1],
+    )  # fmt: skip
+    found = fold([later, *world.topic])
+    assert found.missing == (later.catalog_opid,) and found.configs == world.living() | {"t0": later.config}

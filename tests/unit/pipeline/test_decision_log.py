@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,7 @@ from kafka.structs import OffsetAndTimestamp
 from nyala.pipeline import QueryInterrupted, decision_log
 from nyala.pipeline.decision_log import UNDECODABLE, DecisionLog
 from nyala.pipeline.decision_story import Step
-from nyala.replica.types import Result, limits
+from nyala.replica.types import EventKind, HistoryEvent, Result, limits
 from nyala.schemas import encode_record
 from tests.unit.pipeline.test_decision_story import ADD, PROPOSAL, decision, outcome
 
@@ -91,6 +92,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
         ("x.decisions", 0): [BAD_HEADER, (t, encode_record(ADD)), (b"other", encode_record(ADD)), (t, None)],
         ("x.decisions", 1): [(b"u", encode_record(of_u)), (b"", None), (b"k" * 2_000, None)],
         ("x.outcomes", 0): [(None, encode_record(outcome(ADD, Result.DONE, 0))), garbage],
+        ("x.history", 0): [],
         ("x.reports", 0): [garbage],
         ("proposals", 0): [garbage],
     }
@@ -130,6 +132,26 @@ def test_records_of_other_tablets_are_left_out_undecoded(kafka: Kafka) -> None:
         assert {tablet for tablet, _, _ in steps(log)} == {"t"} and ("x.decisions", "no value") not in log.skipped
 
 
+def test_history_is_read_with_gaps_and_snapshots_if_asked(kafka: Kafka) -> None:
+    """Goal: changes of configs are steps; a gap is shown for whichever tablet; a snapshot's records, one for each
+    tablet and day, only where they are asked for. Method: an event of each kind, one of them under another key."""
+    told = {kind: HistoryEvent(kind=kind, at_us=9) for kind in EventKind}
+    of_t = (EventKind.CONFIG, EventKind.DROPPED, EventKind.DECIDED, EventKind.WITHDRAWN, EventKind.SNAPSHOT)
+    told |= {kind: replace(told[kind], tablet_id="t") for kind in of_t}
+    kafka.logs = {
+        TopicPartition("x.history", 0): [(event.tablet_id.encode(), encode_record(event)) for event in told.values()],
+        TopicPartition("x.history", 1): [(b"u", encode_record(told[EventKind.CONFIG])), (b"", b"?")],
+    }
+    shown = [("", "GAP", 9), *(("t", step, 9) for step in ("CONFIG", "DECIDED", "DROPPED", "WITHDRAWN"))]
+    for wanted, snapshots, expected in [
+        ("t", False, shown), ("u", False, shown[:1]), ("t", True, sorted([*shown, ("t", "KNOWN", 9)])),
+    ]:  # fmt: skip
+        with DecisionLog("k:1", "x.", wanted=wanted.__eq__, snapshots=snapshots) as log:
+            assert steps(log) == expected
+            faults = {reason for topic, reason in log.skipped if topic == "x.history"}
+            assert faults == {"other schema", "bad value"} - ({"bad value"} if wanted == "t" else set())
+
+
 def test_topics_that_are_missing_and_records_that_are_gone_are_told(kafka: Kafka) -> None:
     """Goal: an answer that is not complete says so. Method: a topic that no master has made; records that Kafka has
     removed; what was written since a time, and the newest records, of which Kafka has removed none."""
@@ -141,7 +163,7 @@ def test_topics_that_are_missing_and_records_that_are_gone_are_told(kafka: Kafka
             assert (log.absent, log.removed.get("x.proposals", 0)) == (["x.outcomes"], removed), chosen
     with DecisionLog("k:1", "y.") as log:
         assert list(log.until_now()) == []
-        assert log.absent == ["y.proposals", "y.decisions", "y.outcomes"]
+        assert log.absent == ["y.proposals", "y.decisions", "y.outcomes", "y.history"]
 
 
 def test_reading_begins_at_a_time_or_at_the_newest_records(kafka: Kafka) -> None:

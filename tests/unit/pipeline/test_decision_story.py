@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.pipeline.decision_story import TEXT_CHARS_MAX, Event, Step, event_of, story, without_beginning
+from nyala.pipeline.decision_story import TEXT_CHARS_MAX, Event, Step, cause_of, event_of, story, without_beginning
 from nyala.replica.types import (
     Action,
+    Address,
     Code,
     ConfigEdit,
     Decision,
     EditKind,
+    EventKind,
+    HistoryEvent,
     Member,
     OpId,
     Outcome,
     Proposal,
+    RaftConfig,
     Result,
     Subject,
     Wanted,
@@ -124,15 +130,70 @@ def test_texts_of_foreign_records_are_bounded() -> None:
     assert found[1].code.startswith("Code 9999 (")
 
 
+MEMBERS = {uuid: Member(uuid * 32, (Address("h", 7),)) for uuid in "abcd"}
+LEARNER = replace(MEMBERS["d"], votes=False, promote=True)
+
+
+def config(index: int, *members: Member, version: int = 0, unsafe: bool = False) -> RaftConfig:
+    return RaftConfig(OpId(1, index) if index else OpId(0, 0), members, (3, version) if version else (0, 0), unsafe)
+
+
+A_B = (MEMBERS["a"], MEMBERS["b"])
+CAUSES: list[tuple[RaftConfig | None, RaftConfig, str]] = [
+    (None, config(0, *A_B), "its first config"),
+    (None, config(1, *A_B), "the first config that is known"),
+    (config(0, *A_B), config(1, *A_B), "its first leader"),
+    (config(1, *A_B), config(2, *A_B, LEARNER, version=1), "decision 3.1"),
+    (config(2, *A_B, LEARNER, version=1), config(3, *A_B, MEMBERS["d"], version=1), "its leader promoted a member"),
+    (config(1, *A_B), config(2, *A_B, LEARNER), "no decision of the masters"),
+    (config(1, *A_B, version=2), config(2, MEMBERS["a"], version=2), "no decision of the masters"),
+    (config(1, *A_B), config(2, MEMBERS["a"], unsafe=True), "forced by an operator, without a majority"),
+    (None, config(2, MEMBERS["a"], unsafe=True), "forced by an operator, without a majority"),
+    (config(1, *A_B), config(1, MEMBERS["a"], replace(MEMBERS["b"], addresses=())), "a server has another address"),
+    (config(1, *A_B), config(2, MEMBERS["a"], replace(MEMBERS["b"], votes=False)), "no decision of the masters"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "cause"), CAUSES)
+def test_cause_of_a_config_is_told_as_far_as_it_shows(before: RaftConfig | None, after: RaftConfig, cause: str) -> None:
+    """Goal: a change that no decision caused is shown as such, and a forced one above all. Method: a table of the
+    configs before and after a change."""
+    assert cause_of(before, after) == cause
+
+
+def test_withdrawal_that_two_topics_tell_is_one() -> None:
+    """Goal: the history and the topic of decisions tell of each withdrawal; it is shown once, at its earliest time, and
+    two withdrawals are two. Method: both topics' records of two decisions, each withdrawn."""
+    times = [(decision(n), at) for n, at in ((1, 1_000), (2, 3_000))]
+    of_decisions = [e for d, at in times for e in (event_of(d, "t", at + 5), event_of(None, "t", at + 1_005))]
+    of_history = [
+        event_of(replace(event, at_us=at), "t", 9_999)
+        for d, at in times
+        for event, at in (
+            (
+                HistoryEvent(
+                    kind=EventKind.DECIDED, tablet_id="t", at_us=0, decision_term=3, decision_version=d.version
+                ),
+                at,
+            ),
+            (HistoryEvent(kind=EventKind.WITHDRAWN, tablet_id="t", at_us=0), at + 1_000),
+        )
+    ]
+    assert [(step, took) for step, _, took in lines([*of_decisions, *of_history])] == [
+        ("DECIDED", None), ("WITHDRAWN", 1_000), ("DECIDED", None), ("WITHDRAWN", 1_000),
+    ]  # fmt: skip
+
+
 events = st.builds(
     Event,
     at_us=st.integers(0, 5),
     tablet_id=st.sampled_from("tu"),
     step=st.sampled_from(list(Step)),
-    subject=st.sampled_from(list(Subject)),
+    subject=st.none() | st.sampled_from(list(Subject)),
     subject_id=st.sampled_from(["", "1", "2"]),
     plan_id=st.sampled_from(["", "p"]),
     reason=st.sampled_from(["", "r"]),
+    config=st.none() | st.sampled_from([after for _, after, _ in CAUSES]),
 )
 
 
