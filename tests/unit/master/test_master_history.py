@@ -249,6 +249,18 @@ def test_each_event_is_read_as_it_was_appended() -> None:
         assert not isinstance(found, Unusable) and found == event
 
 
+def test_half_an_entry_is_missing() -> None:
+    """Goal: an entry that changed two tablets, of which one event is lost, is missing. Method: leave one out."""
+    world = World()
+    world.change({"t0", "t1"})
+    world.settle()
+    world.change({"t0", "t1"})
+    world.settle()
+    last = world.log[-1].opid
+    cut = [event for event in world.topic if event.catalog_opid != last or event.tablet_id != "t1"]
+    assert (fold(world.topic).missing, fold(cut).missing) == ((), (last,))
+
+
 def test_first_entry_of_a_rebuilt_catalog_stands_for_what_is_missing() -> None:
     """Goal: a catalog that was rebuilt after all masters were lost continues the history, and does not hide that
     entries of the lost one may be missing. Method: events of a first catalog, then those of a later one, which begins

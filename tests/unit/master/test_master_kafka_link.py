@@ -71,3 +71,18 @@ def test_records_behind_one_that_failed_are_acknowledged_and_only_that_one_is_sa
         link._send(client, [outcome("a"), outcome("b"), outcome("c")])
     assert done == ["a", "c"]
     assert [item.value for item in link._outbox.take(10, 0)] == [b"b"]
+
+
+def test_unforeseen_error_of_the_client_loses_no_record() -> None:
+    """Goal: whoever waits until Kafka has a record waits for one that is still queued. Method: three outcomes, of which
+    the second one meets an error that no handler takes."""
+    link, done = KafkaLink("127.0.0.1:1", "", lambda: True, lambda proposal: None), []
+
+    def outcome(name: str) -> Item:
+        return Item("outcomes", b"t", name.encode(), event=True, done=lambda: done.append(name))
+
+    client: Any = Client(None, ZeroDivisionError("a defect"), None)
+    with pytest.raises(ZeroDivisionError):
+        link._send(client, [outcome("a"), outcome("b"), outcome("c")])
+    assert done == ["a"]
+    assert [item.value for item in link._outbox.take(10, 0)] == [b"b", b"c"]
