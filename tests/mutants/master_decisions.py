@@ -1614,7 +1614,7 @@ MUTANTS = (
     ),
     Mutant(
         name="next leader does not append what a dead one did not",
-        test="tests/unit/master/test_master_history.py::test_replay_has_the_configs_of_the_catalog_and_knows_what_is_missing",
+        test="tests/unit/master/test_master_history.py::test_next_leader_appends_what_a_dead_one_did_not",
         file="replica/master/decisions/history_writer.py",
         function="HistoryWriter.take",
         before="self._term, self._position = term, self._catalog().config_changes_begin",
@@ -1630,7 +1630,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a flush forgets the last changed config",
-        test="tests/unit/master/test_master_history.py::test_replay_has_the_configs_of_the_catalog_and_knows_what_is_missing",
+        test="tests/unit/master/test_master_history.py::test_next_leader_appends_what_a_dead_one_did_not",
         file="replica/master/catalog/catalog.py",
         function="Catalog.flush",
         before='"config_changed": self.config_changed',

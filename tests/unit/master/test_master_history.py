@@ -249,6 +249,28 @@ def test_each_event_is_read_as_it_was_appended() -> None:
         assert not isinstance(found, Unusable) and found == event
 
 
+@pytest.mark.parametrize("next_master", [World.lead, World.restart])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_next_leader_appends_what_a_dead_one_did_not(next_master: Any, flushed: bool) -> None:
+    """Goal: no change is lost with the leading master that was about to append it, and none is told to be. Method: a
+    leader dies with a batch that Kafka has not acknowledged; another one leads, which applied the same entries, or has
+    just replayed its log, or the part of it after a flush."""
+    world = World()
+    world.change({"t0", "t1"})
+    world.settle()
+    if flushed:
+        world.catalog.flush()
+    world.change({"t1"})
+    assert world.tick()
+    next_master(world)
+    world.change({"t0"})
+    world.settle()
+    found = fold(world.topic)
+    assert (found.configs, found.missing, found.begins) == (world.living(), (), OpId(1, 1))
+    lost = [e for e in world.topic if e.catalog_opid != OpId(1, 2) or e.kind is not EventKind.CONFIG]
+    assert fold(lost).missing == (OpId(1, 2),)
+
+
 def test_half_an_entry_is_missing() -> None:
     """Goal: an entry that changed two tablets, of which one event is lost, is missing. Method: leave one out."""
     world = World()
