@@ -19,13 +19,14 @@ from typer.testing import CliRunner
 from nyala.infra.cli.app import app
 from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline.decision_tasks import newest
+from nyala.pipeline.history import fold
 from nyala.replica.client import Client
 from nyala.replica.decision_executor import TOPICS, Unusable, execute, read_record
 from nyala.replica.decision_executor.kafka_reading import poll
 from nyala.replica.policy import inputs_of
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
-from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
-from nyala.replica.types import Code, ConfigEdit, Decision, EditKind, Report, Result, kafka_topics
+from nyala.replica.rpc import config_from_pb, opid_from_pb, pb, pb_grpc
+from nyala.replica.types import Code, ConfigEdit, Decision, EditKind, EventKind, Report, Result, kafka_topics
 from nyala.schemas import encode, encode_record
 from tests.harness.bad_header import BAD_HEADER
 from tests.harness.catalogs import table_info
@@ -202,8 +203,9 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
 
 
 def test_move_that_the_master_carries_out_is_explained(broker: KafkaBroker) -> None:
-    """Goal: `nyala decisions explain` shows a whole move, each outcome with its decision, as a master with an executor
-    of its own writes it. Method: propose a move; wait for its end; read it back."""
+    """Goal: `nyala decisions explain` shows a whole move, each outcome with its decision and each config with its
+    cause, as a master with an executor of its own writes it; the history proves itself complete. Method: propose a
+    move; wait for its end; read it back; kill the master, and replay the history of both leaderships."""
     with local_cluster() as cluster:
         _, tablets = start(cluster, broker.bootstrap, 4, "--execute-decisions=master")
         topics, tablet = Topics(broker.bootstrap), tablets[0]
@@ -224,11 +226,14 @@ def test_move_that_the_master_carries_out_is_explained(broker: KafkaBroker) -> N
             done = CliRunner().invoke(app, [*line, "--topic-prefix", "x."])
             found = [json.loads(each) for each in done.stdout.splitlines()]
             ended = any(one["step"] == "DONE" and one["subject"] == "PROPOSAL" for one in found)
-            whole = ended and sum(one["step"] == "WITHDRAWN" for one in found) >= 2
+            decided = [one for one in found if one["cause"].startswith("decision ") and one["since"] == "DECIDED"]
+            whole = ended and len(decided) >= 2 and sum(one["step"] == "WITHDRAWN" for one in found) >= 2
             assert not whole or not done.stderr, done.stderr
             return found if whole else None
 
         found = wait_until(explained, "the move is done, and every step of it is in Kafka")
+        configs = [one for one in found if one["step"] in ("CONFIG", "KNOWN")]
+        found = [one for one in found if one not in configs]
         steps = [one["step"] for one in found]
         assert steps[:3] == ["PROPOSED", "ACCEPTED", "DECIDED"] and {one["plan_id"] for one in found} == {"plan", ""}
         outcomes = [
@@ -236,6 +241,19 @@ def test_move_that_the_master_carries_out_is_explained(broker: KafkaBroker) -> N
         ]
         assert len(outcomes) >= 2 and all(one["since"] == "DECIDED" for one in outcomes), found
         assert found[0]["change"] == f"move a replica from {source} to {target}"
+        cluster.masters[0].kill()
+        cluster.masters[0].start()
+        stub = pb_grpc.MasterServiceStub(cluster.masters[0].channel)
+
+        def replayed() -> bool:
+            events = [event for _, event in topics.read("history")]
+            now = stub.GetTable(pb.TableRequest(name="flights", with_tablets=True), timeout=30)
+            expected = {t.tablet_id: config_from_pb(t.config) for t in now.tablets}
+            ended = {event.snapshot_id for event in events if event.kind is EventKind.SNAPSHOT_ENDED}
+            assert not [event for event in events if event.kind is EventKind.GAP] and not fold(events).missing
+            return len(ended) >= 2 and len(expected) == 2 and fold(events).configs == expected
+
+        wait_until(replayed, "the history has the configs of both tablets")
 
 
 def test_topic_of_reports_that_was_deleted_is_whole_again(broker: KafkaBroker) -> None:
