@@ -15,6 +15,7 @@ from typing import Any
 from nyala.replica.tablet import ApplyResult, Superblock
 from nyala.replica.tablet_copy import settle_at_startup
 from nyala.replica.types import (
+    ZERO_OPID,
     Address,
     Corruption,
     DataState,
@@ -450,7 +451,9 @@ class Catalog:
         """Make everything applied durable without the log; False if it already is. Raises what the disk raises."""
         if self._applied == self._superblock.flush_opid:
             return False
-        kept = {"records": self.records, "requests": list(self._requests), "config_changed": self.config_changed}
+        kept: dict[str, object] = {"records": self.records, "requests": list(self._requests)}
+        if self.config_changed != ZERO_OPID:
+            kept["config_changed"] = self.config_changed
         state = json.dumps(kept, sort_keys=False).encode()
         flushed = replace(self._superblock, flush_opid=self._applied, flush_time=self._applied_time, state=state)
         flushed.save(self._disk, over=self._superblock)
