@@ -15,18 +15,27 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import grpc
 
 from nyala.replica.fs import TABLET_SERVER
-from nyala.replica.rpc import Context, address_to_pb, async_channel_to, config_to_pb, listen_on, pb, pb_grpc
+from nyala.replica.rpc import (
+    Context,
+    ReportState,
+    address_to_pb,
+    async_channel_to,
+    config_to_pb,
+    listen_on,
+    pb,
+    pb_grpc,
+)
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig, __version__
 from nyala.schemas import build_level
 
-REFRESH_PER_BEAT = 20
-"""Unchanged replicas in each heartbeat, as a tablet server reports them."""
-CALL_S = 60.0
+CALL_S = 3.0
+"""The time for which a tablet server waits for the reply to its heartbeat."""
 CHANGE_S = 0.005
 HOST = "127.0.0.1"
 _Command = dict[str, Any]
@@ -56,19 +65,25 @@ def config_of(tablet: int, replicas: int, addresses: list[Address]) -> RaftConfi
 
 @dataclass
 class _Server:
-    """One played server: its replicas as statuses in the order of their ids, and what the master knows of them."""
+    """One played server: its replicas as statuses in the order of their ids, and what the master knows of them. It
+    reports as a tablet server does."""
 
     number: int
     address: Address
     statuses: list[pb.ReplicaStatus] = field(default_factory=list)
-    changed: list[pb.ReplicaStatus] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+    report: ReportState = field(default_factory=ReportState)
     known: bool = False
     """Whether the master has its full report."""
     silent: bool = False
     stub: Any = None
     """Of the master, over a connection of its own, as each real server has one."""
     sequence: int = 0
-    place: int = 0
+
+    @cached_property
+    def by_id(self) -> dict[str, pb.ReplicaStatus]:
+        """The statuses by their tablets, when all are there."""
+        return {s.tablet_id: s for s in self.statuses}
 
 
 class _Answers(pb_grpc.TabletServiceServicer):
@@ -90,9 +105,8 @@ class _Answers(pb_grpc.TabletServiceServicer):
 
     async def ListTablets(self, request: pb.ListTabletsRequest, _context: Context) -> pb.ListTabletsReply:
         """The statuses of these tablets."""
-        wanted = set(request.tablet_ids)
-        found = self._played.servers[self._number].statuses
-        return pb.ListTabletsReply(replicas=[s for s in found if s.tablet_id in wanted])
+        held = self._played.servers[self._number].by_id
+        return pb.ListTabletsReply(replicas=[held[t] for t in request.tablet_ids if t in held])
 
     async def ChangeConfig(self, request: pb.ChangeConfigRequest, _context: Context) -> pb.ChangeConfigReply:
         """Accept the change after the time of a log's sync."""
@@ -136,7 +150,7 @@ class Played:
         self._unknown = 0
         self._beats: list[float] = []
         """The seconds that each heartbeat took since the last `told`."""
-        self._refused = 0
+        self._refused = self._late = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._listening: list[Any] = []
 
@@ -181,7 +195,7 @@ class Played:
             self.cluster_id = command["cluster"]
             self._unknown = len(self.servers)
             for server in self.servers:
-                server.known = False
+                server.known, server.report = False, ReportState()
                 channel = async_channel_to(command["beat"])
                 server.stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
             self._tasks = self._tasks or [asyncio.create_task(self._beats_of(s)) for s in self.servers]
@@ -192,7 +206,7 @@ class Played:
             _say(changes=made.calls, tablets=len(made.tablets), at_once_max=made.at_once_max)
         else:
             beats, self._beats = self._beats, []
-            _say(beats=len(beats), beat_ms_max=1000 * max(beats, default=0.0), refused=self._refused)
+            _say(beats=len(beats), beat_ms_max=1000 * max(beats, default=0.0), refused=self._refused, late=self._late)
 
     def _silence(self, lost: _Server) -> None:
         lost.silent = True
@@ -204,26 +218,32 @@ class Played:
             leader = config.members[1].uuid
             for member in config.members[1:]:
                 server = self.servers[int(member.uuid, 16)]
-                own = next(s for s in server.statuses if s.tablet_id == status.tablet_id)
+                own = server.by_id[status.tablet_id]
                 own.term, own.leader_uuid = 2, leader
                 if member.uuid == leader:
                     own.role = "LEADER"
                     own.peers.extend(_peers(config, leader))
-                server.changed.append(own)
+                server.changed.add(own.tablet_id)
 
     async def _beats_of(self, server: _Server) -> None:
         await asyncio.sleep(self._beat_s * server.number / len(self.servers))
         while not server.silent:
-            began = time.monotonic()
+            began, at_once = time.monotonic(), False
             try:
                 reply = await server.stub.Heartbeat(self._heartbeat(server), timeout=CALL_S)
                 known = not reply.error.code and not reply.need_full_report
-                self._refused += bool(reply.error.code)
+                if reply.error.code:
+                    self._refused += 1
+                    server.report.not_taken()
+                else:
+                    at_once = server.report.taken(reply)
                 self._beats.append(time.monotonic() - began)
+                self._note(server, known)
             except grpc.aio.AioRpcError:
-                known = False
-            self._note(server, known)
-            await asyncio.sleep(max(0.0, began + self._beat_s - time.monotonic()))
+                server.report.not_taken()
+                self._late += 1
+            if not at_once:
+                await asyncio.sleep(max(0.0, began + self._beat_s - time.monotonic()))
 
     def _note(self, server: _Server, known: bool) -> None:
         if known != server.known:
@@ -234,16 +254,11 @@ class Played:
 
     def _heartbeat(self, server: _Server) -> pb.HeartbeatRequest:
         server.sequence += 1
-        if server.known:
-            count = len(server.statuses)
-            server.place = server.place + REFRESH_PER_BEAT if server.place + REFRESH_PER_BEAT < count else 0
-            statuses = server.changed + server.statuses[server.place : server.place + REFRESH_PER_BEAT]
-            server.changed = []
-        else:
-            statuses = server.statuses
+        report = server.report.next([*server.by_id], server.changed, server.by_id.__getitem__)
         return pb.HeartbeatRequest(
             server_uuid=uuid_of(server.number), addresses=[address_to_pb(server.address)], sequence=server.sequence,
-            process=server.number + 1, full_report=not server.known, replicas=statuses, cluster_id=self.cluster_id,
+            process=server.number + 1, full_report=report.full, replicas=report.statuses, cluster_id=self.cluster_id,
+            slice_after=report.after, slice_until=report.until,
             version=__version__, feature_level=build_level(), disk_bytes_free=1 << 40,
         )  # fmt: skip
 

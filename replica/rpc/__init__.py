@@ -33,6 +33,7 @@ from .hosts import counted_host
 from .messages import fill_message, message_from_pb, message_to_pb
 from .page_writer import page_bytes, page_of
 from .reply_fields import check_reply
+from .report_state import Report, ReportState
 from .reported_replicas import reported_replica_from_pb
 from .request_bounds import count_fields
 from .request_errors import NamedRequest, as_refusal, check_name, check_tablet_id

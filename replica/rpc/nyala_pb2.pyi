@@ -1338,7 +1338,7 @@ class FailingCopy(_message.Message):
     def __init__(self, tablet_id: _Optional[str] = ..., failures: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "cluster_id", "orders", "found", "masters", "finalized_level", "takes_slices", "heard_until")
+    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "cluster_id", "orders", "found", "masters", "finalized_level", "takes_slices", "heard_until", "full_report_waits")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MASTER_UUID_FIELD_NUMBER: _ClassVar[int]
     CATALOG_TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1350,6 +1350,7 @@ class HeartbeatReply(_message.Message):
     FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
     TAKES_SLICES_FIELD_NUMBER: _ClassVar[int]
     HEARD_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    FULL_REPORT_WAITS_FIELD_NUMBER: _ClassVar[int]
     error: Error
     master_uuid: str
     catalog_term: int
@@ -1361,7 +1362,8 @@ class HeartbeatReply(_message.Message):
     finalized_level: int
     takes_slices: bool
     heard_until: str
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., finalized_level: _Optional[int] = ..., takes_slices: _Optional[bool] = ..., heard_until: _Optional[str] = ...) -> None: ...
+    full_report_waits: bool
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., finalized_level: _Optional[int] = ..., takes_slices: _Optional[bool] = ..., heard_until: _Optional[str] = ..., full_report_waits: _Optional[bool] = ...) -> None: ...
 
 class ServerPlace(_message.Message):
     __slots__ = ("uuid", "addresses")

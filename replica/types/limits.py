@@ -375,6 +375,8 @@ REPORT_STATUSES_BURST_MAX = 60_000
 REPORT_STATUSES_OF_HEARTBEAT = 50
 """Each heartbeat counts as this many more statuses. A server of 1,500 tablets that all change reports 3,000 statuses a
 second, and one with 20,000 reports all of them at once to a new leading master."""
+FULL_REPORTS_MAX = 8
+"""Bounds the servers that a master lets report all their replicas at the same time; the others wait."""
 COPIES_FAILING_MAX = 200
 COPY_ERROR_CHARS_MAX = 300
 """Bounds the failing copies of one server, and the text of each error, in a heartbeat and in what masters keep and

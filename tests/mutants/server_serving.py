@@ -400,10 +400,10 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report"
         ),
-        file="replica/server/heartbeats/reports.py",
+        file="replica/rpc/report_state.py",
         function="ReportState.next",
-        before="changed <= set(tablets)  # only",
-        after="changed  # only",
+        before="self._full = self._full or bool(gone)  # only",
+        after="self._full = self._full  # only",
     ),
     Mutant(
         name="heartbeat follower is told every replica",
@@ -412,16 +412,10 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then"
         ),
-        file="replica/server/heartbeats/reports.py",
+        file="replica/rpc/report_state.py",
         function="ReportState.next",
-        before="""
-            if not self.heard:
-                report = Report([], frozenset(changed))
-            elif self._full:
-        """,
-        after="""
-            if self._full or not self.heard:
-        """,
+        before="return Report([], frozenset(gone))",
+        after="return full_report(tablets, changed, status_of, after='', slices=False)",
     ),
     Mutant(
         name="heartbeat nothing is told as everything",
@@ -430,10 +424,10 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_is_here"
         ),
-        file="replica/server/heartbeats/reports.py",
+        file="replica/rpc/report_state.py",
         function="ReportState.next",
-        before="report = Report([], frozenset(changed))",
-        after="report = Report([], frozenset(changed), full=True)",
+        before="return Report([], frozenset(gone))",
+        after="return Report([], frozenset(gone), full=True)",
     ),
     Mutant(
         name="heartbeat new leader is not told everything",
@@ -442,16 +436,109 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then"
         ),
-        file="replica/server/heartbeats/reports.py",
+        file="replica/rpc/report_state.py",
         function="ReportState.taken",
-        before="self._full = reply.need_full_report or bool(self._after) or not before",
-        after="self._full = reply.need_full_report or bool(self._after)",
+        before="self._full = reply.need_full_report or",
+        after="self._full =",
+    ),
+    Mutant(
+        name="late reply repeats everything",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_late_reply_repeats_a_slice_at_most_and_no_whole_report",
+        file="replica/rpc/report_state.py",
+        function="ReportState.taken",
+        before="anew = not before and (self._gone or not reply.takes_slices)",
+        after="anew = not before",
+    ),
+    Mutant(
+        name="late reply loses changes",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
+        file="replica/rpc/report_state.py",
+        function="ReportState.next",
+        before="changed |= self._sent",
+        after="pass",
+    ),
+    Mutant(
+        name="lost slice loses a tablet that went",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
+        file="replica/rpc/report_state.py",
+        function="ReportState.taken",
+        before="self._gone = self._gone and not (self._sent_full and not reply.heard_until)",
+        after="self._gone = False",
+    ),
+    Mutant(
+        name="waiting server reports everything",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_rations.py::"
+            "test_slices_follow_each_other_at_once_and_a_waiting_server_sends_none"
+        ),
+        file="replica/rpc/report_state.py",
+        function="ReportState.next",
+        before="if self._full and self._waits:",
+        after="if False:",
+    ),
+    Mutant(
+        name="next slice waits for the next heartbeat",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_rations.py::"
+            "test_slices_follow_each_other_at_once_and_a_waiting_server_sends_none"
+        ),
+        file="replica/rpc/report_state.py",
+        function="ReportState.taken",
+        before='(not before or self._after == self._until != "")',
+        after="not before",
+    ),
+    Mutant(
+        name="any number of full reports at once",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_rations.py::"
+            "test_full_reports_under_way_are_bounded_and_every_server_comes_to_its_turn"
+        ),
+        file="replica/master/heartbeats/full_reports.py",
+        function="FullReports._has_place",
+        before="            return False",
+        after="            pass",
+    ),
+    Mutant(
+        name="silent server keeps its place",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_rations.py::"
+            "test_full_reports_under_way_are_bounded_and_every_server_comes_to_its_turn"
+        ),
+        file="replica/master/heartbeats/full_reports.py",
+        function="FullReports._has_place",
+        before="now_us - at < IDLE_US",
+        after="True",
+    ),
+    Mutant(
+        name="newcomer overtakes waiting servers",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_first_request_gets_no_place_while_others_wait",
+        file="replica/master/heartbeats/full_reports.py",
+        function="FullReports._has_place",
+        before="return not self._waiting or uuid in self._waiting",
+        after="return True",
+    ),
+    Mutant(
+        name="end of a full report keeps its place",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_complete_report_gives_up_its_place",
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._take_slice",
+        before="self.full_reports.end(server.uuid)",
+        after="pass",
     ),
     Mutant(
         name="change outside of a slice is forgotten",
         rows="IN-80",
         test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
-        file="replica/server/heartbeats/reports.py",
+        file="replica/rpc/report_state.py",
         function="full_report",
         before="told = frozenset(t for t in changed if t > after and (not until or t <= until))",
         after="told = frozenset(t for t in changed if t)",
@@ -463,7 +550,7 @@ MUTANTS = (
             "tests/unit/master/test_master_rations.py::"
             "test_report_of_many_small_statuses_is_taken_by_a_master_slice_by_slice"
         ),
-        file="replica/server/heartbeats/reports.py",
+        file="replica/rpc/report_state.py",
         function="_fitting",
         before="if len(statuses) == limits.REPORT_REPLICAS_MAX:",
         after="if len(statuses) == limits.REPLICAS_REPORTED_MAX:",

@@ -34,7 +34,6 @@ MODULES = {
     "replica/server/copies/copy_jobs.py": "asks a leader for a copy",
     "replica/server/copies/copy_service.py": "the handlers",
     "replica/server/heartbeats/heartbeat.py": "calls masters",
-    "replica/server/heartbeats/reports.py": "what fits in a heartbeat",
     "replica/server/requests/creations.py": "converts, and checks what is asked",
     "replica/server/requests/leaders.py": "calls leaders",
     "replica/server/requests/quarantine.py": "makes replies",

@@ -26,6 +26,7 @@ from nyala.replica.types import (
 )
 
 from .belief import believed, config_told, doubt, may_lead, newer
+from .full_reports import FullReports
 from .report_limits import ReportMemory, StatusRate
 
 _log = logging.getLogger("nyala.master")
@@ -198,6 +199,7 @@ class SoftState:
         self._renewed_us: dict[tuple[str, str], int] = {}
         self.servers: dict[str, ServerState] = {}
         self.room = ReportMemory()
+        self.full_reports = FullReports()
         self.tablets: dict[str, TabletState] = {}
         self.touched: set[str] = set()
         """The tablets of which anything changed since the masters' view of them was computed; `KeptView` empties it."""
@@ -354,6 +356,8 @@ class SoftState:
             self._forget(server, gone)
         server.heard_until = until
         server.reported = server.reported or not until
+        if not until:
+            self.full_reports.end(server.uuid)
         return True
 
     def order_copies_in_place(self, wanted: Mapping[tuple[str, str], OpId], now_us: int) -> None:

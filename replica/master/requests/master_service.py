@@ -202,6 +202,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
             reply.finalized_level = finalized_level(state.catalog)
             reply.need_full_report = state.soft.heartbeat(beat, reports, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
+            if reply.need_full_report:
+                reply.full_report_waits = not state.soft.full_reports.may_send(request.server_uuid, state.mono_us)
             # Only of members: a server takes messages of the servers whose addresses it gets here.
             sought = [uuid for uuid in request.seeking if state.catalog.tablets_with(uuid)]
             reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(sought))

@@ -15,6 +15,8 @@ import grpc.aio
 
 from nyala.replica.raft import too_far
 from nyala.replica.rpc import (
+    Report,
+    ReportState,
     address_to_pb,
     addresses_from_pb,
     as_refusal,
@@ -37,7 +39,6 @@ from ..runtime.tasks import Tasks
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
 from .other_masters import former_masters, read_known_masters, unheard_of, write_known_masters
-from .reports import Report, ReportState
 from .seeking import Seeker
 
 _Ordered = pb.CreateTabletRequest | pb.DeleteTabletRequest

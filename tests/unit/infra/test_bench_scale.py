@@ -39,7 +39,8 @@ def test_played_replicas_are_spread_and_each_tablet_has_one_leader() -> None:
 
     led = [s.tablet_id for s in played.servers[0].statuses if s.role == "LEADER"]
     played.obey({"silence": 0})
-    told = {s.tablet_id for server in played.servers for s in server.changed if s.role == "LEADER" and s.term == 2}
+    changed = [server.by_id[tablet_id] for server in played.servers for tablet_id in server.changed]
+    told = {s.tablet_id for s in changed if s.role == "LEADER" and s.term == 2}
     assert told == set(led) and not played.servers[0].changed, "another member leads each of them, and says so"
 
 

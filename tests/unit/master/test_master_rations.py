@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from nyala.replica.master.catalog.records import TABLE, TABLET
+from nyala.replica.master.heartbeats.full_reports import FullReports
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.tablets.descriptions import Descriptions
-from nyala.replica.rpc import checked_request, heartbeat_from_pb, pb
-from nyala.replica.server.heartbeats import reports
-from nyala.replica.server.heartbeats.reports import ReportState, full_report, partial_report
+from nyala.replica.rpc import ReportState, checked_request, heartbeat_from_pb, pb
+from nyala.replica.rpc import report_state as reports
+from nyala.replica.rpc.report_state import full_report, partial_report
 from nyala.replica.types import DataState, limits
 from tests.harness.catalogs import AppliedCatalog
 from tests.harness.reachable import AskedAtOnce, orders_now
@@ -151,7 +152,7 @@ def test_report_of_many_small_statuses_is_taken_by_a_master_slice_by_slice(count
         report = full_report(tablets, set(), tombstone_of, after=after, slices=True)
         told += taken(report)
         after, sent = report.until, sent + 1
-    assert told == tablets and sent == 1 + (count > limits.REPORT_REPLICAS_MAX)
+    assert told == tablets and sent == -(-count // reports.SLICE_REPLICAS_MAX)
     changed = set(tablets)
     while changed:
         report = partial_report(changed, [], tombstone_of)
@@ -167,3 +168,119 @@ def taken(report: Any) -> list[str]:
     )  # fmt: skip
     found = checked_request("MasterService.Heartbeat", request.SerializeToString(), pb.HeartbeatRequest)
     return [replica.tablet_id for replica in found.replicas]
+
+
+class PlayedMaster:
+    """A server's reports to a master that keeps them, and counts the replicas that it is sent."""
+
+    def __init__(self, tablets: int) -> None:
+        self.tablets = [f"{n:04}" for n in range(tablets)]
+        self.rows = dict.fromkeys(self.tablets, 0)
+        self.changed: set[str] = set()
+        self.soft, self.state = SoftState(0, lambda tablet_id: None), ReportState()
+        self.beats = self.looked_at = 0
+
+    def beat(self, *, late: bool = False) -> bool:
+        """A heartbeat that the master processes; `late`: its reply comes too late. Whether the next is due at once."""
+        report = self.state.next(self.tablets, self.changed, self._status)
+        self.beats += 1
+        self.looked_at += len(report.statuses)
+        request = pb.HeartbeatRequest(
+            server_uuid=SERVER, process=1, sequence=self.beats, full_report=report.full, replicas=report.statuses,
+            slice_after=report.after, slice_until=report.until,
+        )  # fmt: skip
+        needs = self.soft.heartbeat(*heartbeat_from_pb(request), self.beats)
+        if late:
+            self.state.not_taken()
+            return False
+        waits = needs and not self.soft.full_reports.may_send(SERVER, self.beats)
+        until = self.soft.servers[SERVER].heard_until
+        return self.state.taken(
+            pb.HeartbeatReply(
+                need_full_report=needs, takes_slices=True, heard_until=until, full_report_waits=waits
+            )
+        )  # fmt: skip
+
+    def _status(self, tablet_id: str) -> pb.ReplicaStatus:
+        return pb.ReplicaStatus(tablet_id=tablet_id, rows=self.rows[tablet_id], data_state=DataState.READY)
+
+
+@pytest.mark.parametrize("late", range(1, 7), ids=lambda n: f"reply {n} is late")
+def test_late_reply_repeats_a_slice_at_most_and_no_whole_report(late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-80. Goal: a reply that comes too late costs the master one slice more at most, and loses no change. Method: 40
+    replicas in slices of 10; one of the replies is late, in the slices and after them, and a replica changes with each
+    heartbeat. The master looks at 40 replicas, at one slice that the late reply may repeat, and at what has changed."""
+    monkeypatch.setattr(reports, "SLICE_REPLICAS_MAX", 10)
+    monkeypatch.setattr(reports, "REFRESH_PER_BEAT", 0)
+    played = PlayedMaster(40)
+    for beat in range(1, 20):
+        played.beat(late=beat == late)
+        if beat < 10:
+            played.rows[f"{3 * beat:04}"] = beat
+            played.changed.add(f"{3 * beat:04}")
+    known = {t: r.rows for t, r in played.soft.servers[SERVER].replicas.items()}
+    assert (known, played.changed) == (played.rows, set())
+    assert played.looked_at <= 40 + 10 + 9, "a late reply repeats a slice, and each of nine changes is told once"
+
+
+def test_slices_follow_each_other_at_once_and_a_waiting_server_sends_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-80. Goal: a full report ends soon, and a server that has to wait for others is heard without it. Method: a
+    master whose places are taken: the server's heartbeats count and have no replicas. A place is free: the slices
+    follow at once, until the last."""
+    monkeypatch.setattr(reports, "SLICE_REPLICAS_MAX", 10)
+    played = PlayedMaster(40)
+    others = [f"{n:032x}" for n in range(limits.FULL_REPORTS_MAX)]
+    assert all(played.soft.full_reports.may_send(uuid, 0) for uuid in others)
+    assert [played.beat() for _ in range(3)] == [False] * 3 and played.looked_at == 0
+    server = played.soft.servers[SERVER]
+    assert server.last_heard_us == 3 and not server.reported
+    played.soft.full_reports.end(others[0])
+    assert [played.beat() for _ in range(5)] == [False, True, True, True, False]
+    assert server.reported and server.replicas.keys() == played.rows.keys()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_full_reports_under_way_are_bounded_and_every_server_comes_to_its_turn(seed: int) -> None:
+    """IN-80. Goal: a master takes the full reports of a bounded number of servers at a time, of all in the end, and
+    newcomers do not keep others out. Method: 100 servers ask in random order each second, some fall silent with their
+    place or in the queue, and one starts again each time that its report is complete. All others have reported after a
+    bounded number of requests."""
+    rng, places, now_us = random.Random(seed), FullReports(), 0
+    uuids = [f"{n:032x}" for n in range(100)]
+    silent = set(rng.sample(uuids[1:], 20))
+    slices = {uuid: rng.randrange(1, 4) for uuid in uuids}
+    left = set(uuids) - silent
+    for uuid in [*silent, *uuids]:
+        places.may_send(uuid, now_us)
+    for _ in range(60):
+        now_us += 1_000_000
+        for uuid in rng.sample(sorted(left | {uuids[0]}), len(left | {uuids[0]})):
+            if places.may_send(uuid, now_us):
+                slices[uuid] -= 1
+                if not slices[uuid]:
+                    places.end(uuid)
+                    slices[uuid] = 1
+                    left.discard(uuid)
+            assert places.under_way <= limits.FULL_REPORTS_MAX
+    assert not left
+
+
+def test_first_request_gets_no_place_while_others_wait() -> None:
+    """IN-80. Goal: servers that start again and again do not keep a waiting one out. Method: all places are taken and a
+    server waits; a place becomes free, and a new server asks before the waiting one."""
+    places = FullReports()
+    first = [f"{n:032x}" for n in range(limits.FULL_REPORTS_MAX + 1)]
+    assert [places.may_send(uuid, 0) for uuid in first] == [True] * limits.FULL_REPORTS_MAX + [False]
+    places.end(first[0])
+    assert not places.may_send("f" * 32, 1) and places.may_send(first[-1], 2)
+
+
+def test_complete_report_gives_up_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-80. Goal: the next server comes to its turn as soon as a full report is complete. Method: a server reports in
+    four slices; it has a place until the last one has come, and none then."""
+    monkeypatch.setattr(reports, "SLICE_REPLICAS_MAX", 10)
+    played, under_way = PlayedMaster(40), []
+    for _ in range(6):
+        played.beat()
+        under_way.append(played.soft.full_reports.under_way)
+    assert under_way == [1, 1, 1, 1, 0, 0]

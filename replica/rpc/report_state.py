@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from nyala.replica.rpc import pb
 from nyala.replica.types import limits
+
+from . import nyala_pb2 as pb
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Report:
 
 
 StatusOf = Callable[[str], pb.ReplicaStatus]
+SLICE_REPLICAS_MAX = 500
+"""The most replicas in one slice of a full report, so that a master takes it in one short step of its loop."""
 REFRESH_PER_BEAT = 20
 """Unchanged replicas that are reported again with each heartbeat, in turn, so that sizes and row counts stay fresh."""
 
@@ -31,21 +34,39 @@ class ReportState:
     """The reports to one master so far, and the choice of the next one.
 
     A master that refused or did not answer, such as one that does not lead, gets empty heartbeats. Once it accepts one,
-    it gets a full report, because it may have forgotten the earlier ones.
+    its reply says how much of a full report it lacks: all of it if it has begun to lead, and nothing if only the reply
+    was late. The changes of a report that it may have missed are reported again.
     """
 
     def __init__(self) -> None:
         self.heard = False
         self._full = False
         self._slices = False
+        self._waits = False
+        """Whether the master takes full reports of other servers first."""
         self._after = ""
+        self._sent_full = False
+        self._until = ""
+        """The end of the last report, if that was a slice which others follow."""
         self._place = 0
+        self._sent: frozenset[str] = frozenset()
+        """The changes in the last report, until the master accepts it."""
+        self._gone = False
+        """Whether a tablet went while the master was not heard, and no full report has told it since."""
 
     def next(self, tablets: Sequence[str], changed: set[str], status_of: StatusOf) -> Report:
         """The next report. `tablets`: all tablets of this server, sorted. Reported ones are removed from `changed`."""
-        self._full = self._full or not changed <= set(tablets)  # only a full report shows which tablets are gone
         if not self.heard:
-            report = Report([], frozenset(changed))
+            changed |= self._sent
+        gone = changed - set(tablets)
+        self._full = self._full or bool(gone)  # only a full report shows which tablets are gone
+        if not self.heard:
+            self._gone, self._sent = self._gone or bool(gone), frozenset()
+            changed -= gone  # for a master that never leads, they would be all tablets that ever went
+            self._sent_full, self._until = False, ""
+            return Report([], frozenset(gone))
+        if self._full and self._waits:
+            report = Report([], frozenset())
         elif self._full:
             report = full_report(tablets, changed, status_of, after=self._after, slices=self._slices)
         else:
@@ -53,15 +74,21 @@ class ReportState:
             refresh = islice(tablets, self._place, self._place + REFRESH_PER_BEAT)
             report = partial_report(changed, refresh, status_of)
         changed -= report.told
+        self._sent, self._sent_full, self._until = report.told, report.full, report.until
         return report
 
     def taken(self, reply: pb.HeartbeatReply) -> bool:
-        """Note that the master accepted the last report. Returns whether that was the first one; then the next is due
-        at once."""
-        before, self.heard = self.heard, True
-        self._slices, self._after = reply.takes_slices, reply.heard_until if before else ""
-        self._full = reply.need_full_report or bool(self._after) or not before
-        return not before
+        """Note that the master accepted the last report. Returns whether the next one is due at once: the first one
+        that it accepts, and each further slice."""
+        before, self.heard, self._sent = self.heard, True, frozenset()
+        self._slices = reply.takes_slices
+        # A master that takes no slices, or has not heard of a tablet that went, gets a whole report.
+        anew = not before and (self._gone or not reply.takes_slices)
+        self._gone = self._gone and not (self._sent_full and not reply.heard_until)
+        self._after = "" if anew else reply.heard_until
+        self._full = reply.need_full_report or bool(self._after) or anew
+        self._waits = reply.full_report_waits
+        return not self._waits and (not before or self._after == self._until != "")
 
     def not_taken(self) -> None:
         """Note that the master refused the last report, or did not answer."""
@@ -78,7 +105,7 @@ def full_report(
     if not slices:
         return Report([status_of(t) for t in tablets], frozenset(changed), full=True)
     rest = [t for t in tablets if t > after]
-    statuses = _fitting(rest, status_of)
+    statuses = _fitting(rest[:SLICE_REPLICAS_MAX], status_of)
     until = rest[len(statuses) - 1] if len(statuses) < len(rest) else ""
     told = frozenset(t for t in changed if t > after and (not until or t <= until))
     return Report(statuses, told, full=True, after=after, until=until)
