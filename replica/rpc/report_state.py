@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,7 +26,9 @@ class Report:
 
 StatusOf = Callable[[str], pb.ReplicaStatus]
 SLICE_REPLICAS_MAX = 500
-"""The most replicas in one slice of a full report, so that a master takes it in one short step of its loop."""
+SLICE_BYTES_MAX = limits.REQUEST_SMALL_BYTES - (16 << 10)
+"""Bound one slice of a full report. A master takes it in one short step of its loop, and need not count its fields
+before it is parsed; the rest of the heartbeat is smaller than 16 KiB unless many copies fail."""
 REFRESH_PER_BEAT = 20
 """Unchanged replicas that are reported again with each heartbeat, in turn, so that sizes and row counts stay fresh."""
 
@@ -78,8 +81,8 @@ class ReportState:
         return report
 
     def taken(self, reply: pb.HeartbeatReply) -> bool:
-        """Note that the master accepted the last report. Returns whether the next one is due at once: the first one
-        that it accepts, and each further slice."""
+        """Note that the master accepted the last report. Returns whether the next one is due at once: after the first
+        one that it accepts, at the end of a wait, and until the last slice."""
         before, self.heard, self._sent = self.heard, True, frozenset()
         self._slices = reply.takes_slices
         # A master that takes no slices, or has not heard of a tablet that went, gets a whole report.
@@ -87,8 +90,8 @@ class ReportState:
         self._gone = self._gone and not (self._sent_full and not reply.heard_until)
         self._after = "" if anew else reply.heard_until
         self._full = reply.need_full_report or bool(self._after) or anew
-        self._waits = reply.full_report_waits
-        return not self._waits and (not before or self._after == self._until != "")
+        waited, self._waits = self._waits, reply.full_report_waits
+        return not self._waits and (not before or waited or self._after == self._until != "")
 
     def not_taken(self) -> None:
         """Note that the master refused the last report, or did not answer."""
@@ -104,8 +107,8 @@ def full_report(
     """
     if not slices:
         return Report([status_of(t) for t in tablets], frozenset(changed), full=True)
-    rest = [t for t in tablets if t > after]
-    statuses = _fitting(rest[:SLICE_REPLICAS_MAX], status_of)
+    rest = tablets[bisect_right(tablets, after) :]
+    statuses = _fitting(rest[:SLICE_REPLICAS_MAX], status_of, min(SLICE_BYTES_MAX, limits.REPORT_BYTES_MAX))
     until = rest[len(statuses) - 1] if len(statuses) < len(rest) else ""
     told = frozenset(t for t in changed if t > after and (not until or t <= until))
     return Report(statuses, told, full=True, after=after, until=until)
@@ -115,14 +118,13 @@ def partial_report(changed: Collection[str], refresh: Iterable[str], status_of: 
     """A report of changed tablets, as many as fit, and then of unchanged ones to refresh."""
     first = sorted(changed)
     wanted = [*first, *(t for t in refresh if t not in changed)]
-    statuses = _fitting(wanted, status_of)
+    statuses = _fitting(wanted, status_of, limits.REPORT_BYTES_MAX)
     return Report(statuses, frozenset(first[: len(statuses)]))
 
 
-def _fitting(tablets: Iterable[str], status_of: StatusOf) -> list[pb.ReplicaStatus]:
-    """Statuses of the first tablets: at least one, at most REPORT_REPLICAS_MAX, and REPORT_BYTES_MAX in all."""
+def _fitting(tablets: Iterable[str], status_of: StatusOf, left: int) -> list[pb.ReplicaStatus]:
+    """Statuses of the first tablets: at least one, at most REPORT_REPLICAS_MAX, and `left` bytes in all."""
     statuses: list[pb.ReplicaStatus] = []
-    left = limits.REPORT_BYTES_MAX
     for tablet_id in tablets:
         if len(statuses) == limits.REPORT_REPLICAS_MAX:
             break

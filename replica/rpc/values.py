@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from nyala.replica.types import (
     ZERO_OPID,
@@ -25,6 +26,10 @@ from nyala.replica.types import (
 )
 
 from . import nyala_pb2 as pb
+
+_address = lru_cache(maxsize=4096)(Address)
+_member = lru_cache(maxsize=4096)(Member)
+"""The members of many tablets are the same few servers: they are made once, and shared."""
 
 
 def feature_level_from_pb(told: int) -> int:
@@ -54,7 +59,7 @@ def place_to_pb(uuid: str, addresses: Iterable[Address]) -> pb.ServerPlace:
 
 def address_from_pb(message: pb.Address) -> Address:
     """From the wire."""
-    return Address(message.host, message.port)
+    return _address(message.host, message.port)
 
 
 def addresses_from_pb(messages: Iterable[pb.Address]) -> tuple[Address, ...]:
@@ -77,13 +82,13 @@ def member_to_pb(member: Member) -> pb.Member:
 def member_from_pb(message: pb.Member) -> Member:
     """From the wire; Refused(INVALID_ARGUMENT) if it is no possible member."""
     try:
-        return Member(
-            uuid=message.uuid,
-            addresses=addresses_from_pb(message.addresses),
-            votes=message.votes,
-            promote=message.promote,
-            holds_data=message.holds_data,
-            replace=message.replace,
+        return _member(
+            message.uuid,
+            addresses_from_pb(message.addresses),
+            message.votes,
+            message.promote,
+            message.holds_data,
+            message.replace,
         )
     except InvariantViolation as e:
         raise Refused(Code.INVALID_ARGUMENT, f"not a member: {e}") from e

@@ -171,7 +171,10 @@ class RaftConfig:
 
     def member(self, uuid: str) -> Member | None:
         """Return the member of that uuid, or None."""
-        return next((m for m in self.members if m.uuid == uuid), None)
+        for member in self.members:
+            if member.uuid == uuid:
+                return member
+        return None
 
     def with_opid(self, opid: OpId) -> RaftConfig:
         """Return the same members, set at another position."""

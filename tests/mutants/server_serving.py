@@ -489,8 +489,20 @@ MUTANTS = (
         ),
         file="replica/rpc/report_state.py",
         function="ReportState.taken",
-        before='(not before or self._after == self._until != "")',
-        after="not before",
+        before='(not before or waited or self._after == self._until != "")',
+        after="(not before or waited)",
+    ),
+    Mutant(
+        name="server that need not wait any more waits for the next heartbeat",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_rations.py::"
+            "test_slices_follow_each_other_at_once_and_a_waiting_server_sends_none"
+        ),
+        file="replica/rpc/report_state.py",
+        function="ReportState.taken",
+        before="(not before or waited or self._after",
+        after="(not before or self._after",
     ),
     Mutant(
         name="any number of full reports at once",

@@ -7,21 +7,22 @@ config that is believed already can report a later one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nyala.replica.raft import unheld_reason
 from nyala.replica.types import OpId, RaftConfig, ReportedReplica
 
 
-def config_told(report: ReportedReplica) -> RaftConfig | None:
+def config_told(report: ReportedReplica, held: Iterable[RaftConfig] = ()) -> RaftConfig | None:
     """The committed config that a replica reports; None if it reports none, or one that no replica can hold.
 
-    A replica has entered the term of every committed entry of its log.
+    A replica has entered the term of every committed entry of its log. `held`: configs of other reports that passed
+    this check. Most are the same object, and not checked again.
     """
     config = report.config
-    if config is None or config.opid.term > report.term or unheld_reason(config):
+    if config is None or config.opid.term > report.term:
         return None
-    return config
+    return config if any(config is c for c in held) or not unheld_reason(config) else None
 
 
 def newer(a: OpId, b: OpId) -> bool:

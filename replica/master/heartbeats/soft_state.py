@@ -332,8 +332,11 @@ class SoftState:
 
     def _with_config(self, tablet_id: str, wire: bytes) -> ReportedReplica | None:
         """A last report of the tablet, of any server, that has this config."""
-        last = (self.servers[uuid].replicas[tablet_id] for uuid in self._reporters.get(tablet_id, ()))
-        return next((replica for replica in last if replica.config_wire == wire), None)
+        for uuid in self._reporters.get(tablet_id, ()):
+            replica = self.servers[uuid].replicas[tablet_id]
+            if replica.config_wire == wire:
+                return replica
+        return None
 
     def _note_open(self, server: ServerState, tablet_id: str, now_us: int) -> None:
         replica = server.replicas.get(tablet_id)
@@ -438,7 +441,7 @@ class SoftState:
         was = state.leader_uuid, state.leader_term, state.leader_status
         told_before = state.recorded is known and server.uuid in state.told
         if not told_before or before is None or not _tells_the_same(before, replica):
-            told = config_told(replica)
+            told = config_told(replica, state.told.values())
             if told is not None:
                 state.told[server.uuid] = told
             else:
@@ -456,10 +459,12 @@ class SoftState:
 
     def _settle(self, tablet_id: str, state: TabletState) -> None:
         """Compute the believed config from what members report now, and process the reports of new members again."""
-        proven = {u: c for u, c in state.told.items() if self.is_proven(u)}
-        config = believed(state.recorded, proven if any(map(state.recorded.member, proven)) else state.told)
+        config = state.recorded
+        if any(newer(c.opid, config.opid) for c in state.told.values()):
+            proven = {u: c for u, c in state.told.items() if self.is_proven(u)}
+            config = believed(config, proven if any(map(config.member, proven)) else state.told)
         before = state.config
-        if config == before or not any(config.member(uuid) for uuid in state.told):
+        if config is before or config == before or not any(config.member(uuid) for uuid in state.told):
             return
         had = {m.uuid for m in before.members} if before is not None else set()
         leaving = (state.left | had) - {m.uuid for m in config.members}
