@@ -126,6 +126,42 @@ MUTANTS = (
         after="(state.mono_us, before.count) if before is not None",
     ),
     Mutant(
+        name="policy interrupts the first full reports",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_policy_of_a_young_leadership_waits_while_full_reports_come"
+        ),
+        file="replica/master/decisions/reconciler.py",
+        function="Reconciler.try_tick",
+        before="if state.soft.hears_first(state.mono_us):",
+        after="if False:",
+    ),
+    Mutant(
+        name="full reports hold the policy up for ever",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_policy_of_a_young_leadership_waits_while_full_reports_come"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState.hears_first",
+        before="now_us - self.since_us < HEAR_FIRST_US and ",
+        after="",
+    ),
+    Mutant(
+        name="silent server holds the policy up",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_policy_of_a_young_leadership_waits_while_full_reports_come"
+        ),
+        file="replica/master/heartbeats/full_reports.py",
+        function="FullReports.is_busy",
+        before="now_us - at < BUSY_US",
+        after="True",
+    ),
+    Mutant(
         name="refusal of a tick that is over is told",
         rows="IN-40",
         test=(

@@ -114,8 +114,11 @@ class Reconciler:
         return pause_s(self._state.options.policy_ms, refreshed)
 
     async def try_tick(self) -> None:
-        """One evaluation, if this master leads. Any other refusal is counted, and logged once for its reason."""
+        """One evaluation, if this master leads and does not hear full reports first. Any other refusal is counted, and
+        logged once for its reason."""
         state = self._state
+        if state.soft.hears_first(state.mono_us):
+            return
         try:
             await self.tick()
             state.refused_ticks = None

@@ -7,6 +7,8 @@ from nyala.replica.types import limits
 IDLE_US = 5_000_000
 """A server that has not been heard for this time gives up its place: it waits 3 s for a reply, and then sends a
 heartbeat."""
+BUSY_US = 1_000_000
+"""A server sends the next slice of its report at once, so none is under way if none has come in this time."""
 WAIT_FORGOTTEN_US = 30_000_000
 """A waiting server that has not been heard for this time waits no more."""
 
@@ -28,6 +30,10 @@ class FullReports:
     def under_way(self) -> int:
         """The servers that have a place."""
         return len(self._under_way)
+
+    def is_busy(self, now_us: int) -> bool:
+        """Whether a full report, or a part of one, came a moment ago and is not complete."""
+        return any(now_us - at < BUSY_US for at in self._under_way.values())
 
     def may_send(self, uuid: str, now_us: int) -> bool:
         """Whether the server, whose full report is missing, may send it now; otherwise it waits and asks again."""

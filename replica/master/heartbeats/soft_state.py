@@ -53,6 +53,9 @@ UNPROVEN_US = 10_000_000
 TELLERS_MAX = 5
 """The most servers that a listing of tablets names as reporters of one unproven config."""
 
+HEAR_FIRST_US = 60_000_000
+"""The time of a leadership in which full reports go before the policy."""
+
 LIVE = (DataState.READY, DataState.COPYING)
 """The states of a replica that has data, or is getting it."""
 
@@ -211,6 +214,11 @@ class SoftState:
     def reset(self, now_us: int) -> None:
         """Forget everything: each term of leadership begins without reports."""
         self.__init__(now_us, self._known, long_silence_us=self._long_silence_us)  # type: ignore[misc]
+
+    def hears_first(self, now_us: int) -> bool:
+        """Whether this leadership is young and full reports are under way: each replica in them changes the view of its
+        tablet, so the views are computed once all reports have come."""
+        return now_us - self.since_us < HEAR_FIRST_US and self.full_reports.is_busy(now_us)
 
     def admit(
         self,

@@ -19,6 +19,8 @@ from nyala.replica.master.collection_pauses import CollectionPauses
 from nyala.replica.master.decisions.reconciler import Reconciler, marked
 from nyala.replica.master.group.entries import unfit_record
 from nyala.replica.master.heartbeats.belief import config_told
+from nyala.replica.master.heartbeats.full_reports import BUSY_US
+from nyala.replica.master.heartbeats.soft_state import HEAR_FIRST_US
 from nyala.replica.master.metrics import Metrics
 from nyala.replica.master.state import RefusedTicks
 from nyala.replica.rpc import ConnectionBound, RequestChecks, check_reply, config_to_pb, pb, reported_replica_from_pb
@@ -253,5 +255,43 @@ def test_reports_are_metrics() -> None:
         master.reports_published, master.reports_compared = 7, 9
         master.oldest_report_us = master.mono_us - 5_000_000
         assert [round(value) for value in told("reports", "reports_compared", age)] == [7, 9, 5]
+
+    asyncio.run(with_two_tables(scenario))
+
+
+class Counting(Reconciler):
+    """A policy whose ticks are counted."""
+
+    ticks = 0
+
+    async def tick(self) -> None:
+        self.ticks += 1
+
+
+def test_policy_of_a_young_leadership_waits_while_full_reports_come() -> None:
+    """IN-80. Goal: a new leading master computes the view of a tablet once all its replicas have been reported, and no
+    server can hold the policy up. Method: ticks while a full report is under way, after its server has been silent for
+    a second, at the next slice, after the last one; and while one is under way a minute after the election."""
+
+    async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
+        reconciler, soft = Counting(world.master), world.master.soft
+        soft.since_us = world.master.mono_us
+
+        async def ticks(after_us: int = 0) -> int:
+            world.clock.now_us += after_us
+            before = reconciler.ticks
+            await reconciler.try_tick()
+            return reconciler.ticks - before
+
+        assert await ticks() == 1
+        assert soft.full_reports.may_send("f" * 32, world.master.mono_us)
+        assert [await ticks(), await ticks(BUSY_US - 1), await ticks(1)] == [0, 0, 1]
+        assert soft.full_reports.may_send("f" * 32, world.master.mono_us)
+        assert await ticks() == 0
+        soft.full_reports.end("f" * 32)
+        assert await ticks() == 1
+        world.clock.now_us = soft.since_us + HEAR_FIRST_US
+        assert soft.full_reports.may_send("f" * 32, world.master.mono_us)
+        assert await ticks() == 1
 
     asyncio.run(with_two_tables(scenario))
