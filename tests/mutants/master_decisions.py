@@ -162,6 +162,18 @@ MUTANTS = (
         after="True",
     ),
     Mutant(
+        name="policy does not wait for the servers that wait",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_policy_of_a_young_leadership_waits_while_full_reports_come"
+        ),
+        file="replica/master/heartbeats/full_reports.py",
+        function="FullReports.is_busy",
+        before="return comes or any(now_us - at < IDLE_US for at in self._waiting.values())",
+        after="return comes",
+    ),
+    Mutant(
         name="refusal of a tick that is over is told",
         rows="IN-40",
         test=(

@@ -32,8 +32,9 @@ class FullReports:
         return len(self._under_way)
 
     def is_busy(self, now_us: int) -> bool:
-        """Whether a full report, or a part of one, came a moment ago and is not complete."""
-        return any(now_us - at < BUSY_US for at in self._under_way.values())
+        """Whether a part of a full report came a moment ago and others follow, or a server waits for its turn."""
+        comes = any(now_us - at < BUSY_US for at in self._under_way.values())
+        return comes or any(now_us - at < IDLE_US for at in self._waiting.values())
 
     def may_send(self, uuid: str, now_us: int) -> bool:
         """Whether the server, whose full report is missing, may send it now; otherwise it waits and asks again."""

@@ -19,8 +19,8 @@ from nyala.replica.master.collection_pauses import CollectionPauses
 from nyala.replica.master.decisions.reconciler import Reconciler, marked
 from nyala.replica.master.group.entries import unfit_record
 from nyala.replica.master.heartbeats.belief import config_told
-from nyala.replica.master.heartbeats.full_reports import BUSY_US
-from nyala.replica.master.heartbeats.soft_state import HEAR_FIRST_US
+from nyala.replica.master.heartbeats.full_reports import BUSY_US, IDLE_US
+from nyala.replica.master.heartbeats.soft_state import HEAR_FIRST_US, SoftState
 from nyala.replica.master.metrics import Metrics
 from nyala.replica.master.state import RefusedTicks
 from nyala.replica.rpc import ConnectionBound, RequestChecks, check_reply, config_to_pb, pb, reported_replica_from_pb
@@ -178,6 +178,7 @@ def test_tick_that_is_refused_is_counted_and_logged_once(caplog: pytest.LogCaptu
     """IN-40. Goal: an operator sees that the masters make no decisions. Method: ticks refused for one reason, another,
     and the first again after a tick that succeeded; ordinary refusals of a master that does not lead."""
     state: Any = SimpleNamespace(options=MasterOptions(root="x"), ticks_refused=0, refused_ticks=None, mono_us=7)
+    state.soft = SoftState(0, lambda tablet_id: None)
     reconciler = Refusing(state)
     bad = Refused(Code.INVALID_ARGUMENT, "bad")
     followers = [Refused(c, "not now") for c in (Code.NOT_LEADER, Code.NOT_READY, Code.UNAVAILABLE)]
@@ -290,6 +291,11 @@ def test_policy_of_a_young_leadership_waits_while_full_reports_come() -> None:
         assert await ticks() == 0
         soft.full_reports.end("f" * 32)
         assert await ticks() == 1
+        uuids = [f"{n:032x}" for n in range(limits.FULL_REPORTS_MAX + 1)]
+        assert [soft.full_reports.may_send(uuid, world.master.mono_us) for uuid in uuids][-1] is False
+        for uuid in uuids[:-1]:
+            soft.full_reports.end(uuid)
+        assert [await ticks(), await ticks(IDLE_US - 1), await ticks(1)] == [0, 0, 1], "one waits for its turn"
         world.clock.now_us = soft.since_us + HEAR_FIRST_US
         assert soft.full_reports.may_send("f" * 32, world.master.mono_us)
         assert await ticks() == 1
