@@ -64,13 +64,14 @@ def _anything(value: object, what: str) -> object:
 
 
 _COLUMN = partial(check_length, length_max=limits.NAME_LENGTH_MAX)
-_WORD = partial(check_token, length_max=64)
+_WORD = lru_cache(maxsize=1024)(partial(check_token, length_max=64))
 _REPORT = partial(check_length, length_max=limits.REPORTED_TEXT_LENGTH_MAX)
 _PLACE = partial(check_token, length_max=limits.PLACE_LENGTH_MAX)
 _INT32 = _Whole((1 << 31) - 1)
 _HYBRID = _Whole(HYBRID_TIME_MAX)
 _ID = lru_cache(maxsize=8192)(check_id)
-"""Most requests repeat a few ids; only valid ones are remembered."""
+_HOSTS = lru_cache(maxsize=4096)(_host)
+"""Most requests repeat a few ids, words and hosts; only valid ones are remembered."""
 
 
 def of(rule: Rule, names: str) -> dict[str, Rule]:
@@ -92,7 +93,7 @@ RULES: dict[str, Rule] = {
     **of(_PLACE, """TableRequest.after ListServersRequest.after ListSourcesRequest.after ListTabletsRequest.after
         QuarantineRequest.after"""),
     **of(check_topic, "topic"),
-    **of(_host, "host"),
+    **of(_HOSTS, "host"),
     **of(_file, "doubted FetchRequest.name"),
     **of(_json, "reader_schema avro_json default_json range_splits_json"),
     # Bytes that another module checks when it reads them.

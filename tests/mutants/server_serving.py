@@ -431,6 +431,15 @@ MUTANTS = (
     ),
     Mutant(
         name="heartbeat new leader is not told everything",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
+        file="replica/rpc/report_state.py",
+        function="ReportState.taken",
+        before="self._full = reply.need_full_report or",
+        after="self._full =",
+    ),
+    Mutant(
+        name="heartbeat new leader of an earlier build is not told everything",
         rows="none",
         test=(
             "tests/unit/server/test_server_heartbeat.py::"
@@ -438,8 +447,8 @@ MUTANTS = (
         ),
         file="replica/rpc/report_state.py",
         function="ReportState.taken",
-        before="self._full = reply.need_full_report or",
-        after="self._full =",
+        before="self._full = reply.need_full_report or bool(self._after) or anew",
+        after="self._full = bool(self._after)",
     ),
     Mutant(
         name="late reply repeats everything",
@@ -453,7 +462,7 @@ MUTANTS = (
     Mutant(
         name="late reply loses changes",
         rows="IN-80",
-        test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
+        test="tests/unit/master/test_master_rations.py::test_late_reply_repeats_a_slice_at_most_and_no_whole_report",
         file="replica/rpc/report_state.py",
         function="ReportState.next",
         before="changed |= self._sent",
