@@ -138,11 +138,16 @@ class MasterState:
         return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
 
     async def refresh_views(self) -> None:
-        """Refresh the views of all tablets that may have changed, a bounded number in each step of the loop."""
+        """Refresh the views of all tablets that may have changed, a bounded number in each step of the loop.
+
+        Half of the time is for others: a heartbeat takes many steps of the loop, and a server whose heartbeats are late
+        counts as dead, which makes the views of all its tablets due.
+        """
         while True:
-            if self.kept.refresh(self.mono_us, self.clock.wall_us(), REFRESHES_PER_STEP):
+            began_us = self.mono_us
+            if self.kept.refresh(began_us, self.clock.wall_us(), REFRESHES_PER_STEP):
                 return
-            await asyncio.sleep(0)
+            await asyncio.sleep((self.mono_us - began_us) / 1e6)
 
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: the reported ones, and those that new tablets will get. After `refresh_views`,

@@ -503,6 +503,18 @@ MUTANTS = (
         after="if len(self._changed) >= 0 else None",
     ),
     Mutant(
+        name="refresh of views leaves no time to heartbeats",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_refresh_of_views_leaves_half_of_the_time_to_heartbeats"
+        ),
+        file="replica/master/state.py",
+        function="MasterState.refresh_views",
+        before="await asyncio.sleep((self.mono_us - began_us) / 1e6)",
+        after="await asyncio.sleep(0)",
+    ),
+    Mutant(
         name="look visits everything in one step",
         test="tests/unit/master/test_master_loop_steps.py::test_requests_after_thousands_of_changes_are_no_long_step_of_the_loop",
         file="replica/master/state.py",
