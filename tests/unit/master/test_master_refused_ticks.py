@@ -305,8 +305,8 @@ def test_policy_of_a_young_leadership_waits_while_full_reports_come() -> None:
 
 
 def test_refresh_of_views_leaves_half_of_the_time_to_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-80. Goal: heartbeats are not late while many views are computed. Method: three steps of 12 ms each, played: the
-    loop is free for as long after each but the last."""
+    """IN-80. Goal: heartbeats are not late while many views are computed. Method: three steps of 12 ms each, played;
+    the loop is free for as long after each but the last."""
     pauses: list[float] = []
     steps = [False, False, True]
 
