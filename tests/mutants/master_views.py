@@ -648,7 +648,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_belief.py::test_impossible_configs_tell_nothing",
         file="replica/master/heartbeats/belief.py",
         function="config_told",
-        before="config.opid.term > report.term or ",
+        before=" or config.opid.term > report.term",
         after="",
     ),
     Mutant(
@@ -969,7 +969,7 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState._settle",
-        before="proven if any(map(state.recorded.member, proven)) else state.told",
+        before="proven if any(map(config.member, proven)) else state.told",
         after="state.told",
     ),
     Mutant(
@@ -981,7 +981,7 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState._settle",
-        before="proven if any(map(state.recorded.member, proven)) else state.told",
+        before="proven if any(map(config.member, proven)) else state.told",
         after="proven",
     ),
     Mutant(
