@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nyala.replica.policy import ServerView
@@ -143,10 +143,16 @@ class MasterState:
         Half of the time is for others: a heartbeat takes many steps of the loop, and a server whose heartbeats are late
         counts as dead, which makes the views of all its tablets due.
         """
+        await self.refresh_views_unless(lambda: False)
+
+    async def refresh_views_unless(self, needless: Callable[[], bool]) -> bool:
+        """As `refresh_views`, until `needless()` after a step; returns whether all are fresh."""
         while True:
             began_us = self.mono_us
             if self.kept.refresh(began_us, self.clock.wall_us(), REFRESHES_PER_STEP):
-                return
+                return True
+            if needless():
+                return False
             await asyncio.sleep((self.mono_us - began_us) / 1e6)
 
     def replica_load(self) -> dict[str, int]:

@@ -138,6 +138,18 @@ MUTANTS = (
         after="if False:",
     ),
     Mutant(
+        name="tick goes on when full reports begin to come",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_tick_ends_without_a_decision_when_full_reports_begin_to_come"
+        ),
+        file="replica/master/decisions/reconciler.py",
+        function="Reconciler.tick",
+        before="lambda: state.soft.hears_first(state.mono_us)",
+        after="lambda: False",
+    ),
+    Mutant(
         name="full reports hold the policy up for ever",
         rows="IN-80",
         test=(

@@ -510,7 +510,7 @@ MUTANTS = (
             "test_refresh_of_views_leaves_half_of_the_time_to_heartbeats"
         ),
         file="replica/master/state.py",
-        function="MasterState.refresh_views",
+        function="MasterState.refresh_views_unless",
         before="await asyncio.sleep((self.mono_us - began_us) / 1e6)",
         after="await asyncio.sleep(0)",
     ),
@@ -518,7 +518,7 @@ MUTANTS = (
         name="look visits everything in one step",
         test="tests/unit/master/test_master_loop_steps.py::test_requests_after_thousands_of_changes_are_no_long_step_of_the_loop",
         file="replica/master/state.py",
-        function="MasterState.refresh_views",
+        function="MasterState.refresh_views_unless",
         before="self.clock.wall_us(), REFRESHES_PER_STEP",
         after="self.clock.wall_us()",
     ),

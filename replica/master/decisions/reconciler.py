@@ -134,14 +134,16 @@ class Reconciler:
                 _log.warning("no decisions are made for any tablet, a tick was refused and is tried again: %s", why)
 
     async def tick(self) -> None:
-        """One evaluation; Refused while this master does not lead."""
+        """One evaluation; Refused while this master does not lead. It ends without one if full reports begin to come
+        that it should hear first."""
         state = self._state
         term = await state.lead()
         if term != self._term:
             self._term = term
             for sink in self._sinks:
                 sink.sent.forget()
-        await state.refresh_views()
+        if not await state.refresh_views_unless(lambda: state.soft.hears_first(state.mono_us)):
+            return
         await self._mark_formed()
         await self._forget_dropped()
         await state.refresh_views()

@@ -304,6 +304,40 @@ def test_policy_of_a_young_leadership_waits_while_full_reports_come() -> None:
     asyncio.run(with_two_tables(scenario))
 
 
+def test_tick_ends_without_a_decision_when_full_reports_begin_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-80. Goal: a tick that began before the first report does not compute views that each report changes again.
+    Method: a full report begins after the first of two steps of a tick's views: the tick ends there. The next one is
+    made when the report is complete."""
+    steps: list[bool] = []
+
+    async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
+        reconciler, soft, looks = Reconciler(world.master), world.master.soft, list[int]()
+        soft.since_us = world.master.mono_us
+        refresh = world.master.kept.refresh
+
+        def step(*arguments: Any) -> bool:
+            if not steps:
+                assert soft.full_reports.may_send("f" * 32, world.master.mono_us)
+            steps.append(refresh(*arguments) and len(steps) > 0)
+            return steps[-1]
+
+        async def look(*_: object) -> None:
+            looks.append(len(steps))
+
+        reconciler.on_view = look
+        with monkeypatch.context() as patched:
+            patched.setattr(world.master.kept, "refresh", step)
+            await reconciler.tick()
+            assert (steps, looks) == ([False], [])
+            await reconciler.try_tick()
+            assert (steps, looks) == ([False], [])
+            soft.full_reports.end("f" * 32)
+            await reconciler.try_tick()
+        assert len(steps) > 1 and looks == [len(steps)]
+
+    asyncio.run(with_two_tables(scenario))
+
+
 def test_refresh_of_views_leaves_half_of_the_time_to_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-80. Goal: heartbeats are not late while many views are computed. Method: three steps of 12 ms each, played;
     the loop is free for as long after each but the last."""
