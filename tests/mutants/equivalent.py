@@ -1199,4 +1199,18 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if True:",
         reason="No rows lie in no place.",
     ),
+    Equivalent(
+        file="replica/tablet/maintenance.py",
+        function="Maintenance._deltas",
+        before="return {block_id: deltas for block_id, deltas in found.items() if len(deltas[0])}",
+        after="return {block_id: deltas for block_id, deltas in found.items() if len(deltas[1])}",
+        reason="There are as many times as positions.",
+    ),
+    Equivalent(
+        file="replica/tablet/maintenance.py",
+        function="Maintenance._parts",
+        before="batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]",
+        after="batch = pa.concat_batches(batches) if True else batches[0]",
+        reason="It saves a copy of what is equal to it.",
+    ),
 )
