@@ -135,7 +135,7 @@ class Maintenance:
         if run:
             return [blocks[pos] for pos in run]
         by_size = sorted(blocks, key=lambda b: (b.info.length_bytes, b.info.name))
-        wasteful = [b for b in by_size if b.rows and b.collectable(self._horizon()) > COMPACTION_DEAD_SHARE * b.rows]
+        wasteful = [b for b in by_size if b.collectable(self._horizon()) > COMPACTION_DEAD_SHARE * b.rows]
         return wasteful[:1]
 
     def _horizon(self) -> int:

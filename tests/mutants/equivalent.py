@@ -1213,4 +1213,18 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="batch = pa.concat_batches(batches) if True else batches[0]",
         reason="It saves a copy of what is equal to it.",
     ),
+    Equivalent(
+        file="replica/tablet/maintenance.py",
+        function="Maintenance._parts",
+        before="batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]",
+        after="batch = pa.concat_batches(batches) if len(batches) >= 1 else batches[0]",
+        reason="It saves a copy of what is equal to it.",
+    ),
+    Equivalent(
+        file="replica/tablet/maintenance.py",
+        function="Maintenance._parts",
+        before="batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]",
+        after="batch = pa.concat_batches(batches) if len(batches) > 0 else batches[0]",
+        reason="It saves a copy of what is equal to it.",
+    ),
 )

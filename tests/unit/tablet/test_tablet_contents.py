@@ -43,13 +43,14 @@ def test_history_reaches_back_as_far_as_it_is_retained(retention_us: int, behind
 
 def test_tablet_applied_in_part_makes_no_file_until_it_is_closed() -> None:
     """Goal: a part of an entry never reaches the disk, and a closed tablet, which makes no file, refuses nothing for
-    that. Method: the mark of a tablet whose entry failed half-way; a flush, then a close and a flush."""
+    that. Method: the mark of a tablet whose entry failed half-way; a flush and a merge, then a close and both again."""
     tablet = Tablet.create(SimDisk(), superblock(INT_SCHEMA))
     write(tablet, 1, RowOp.INSERT, 1)
     tablet._contents.partly_applied = True
-    with pytest.raises(Refused) as refused:
-        tablet.flush()
-    assert refused.value.code is Code.NOT_READY and tablet.tablet_id in str(refused.value)
+    for work in (tablet.flush, tablet.compact):
+        with pytest.raises(Refused) as refused:
+            work()
+        assert refused.value.code is Code.NOT_READY and tablet.tablet_id in str(refused.value)
     tablet.close()
     assert tablet.flush() is None and not tablet.compact()
 
