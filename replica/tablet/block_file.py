@@ -98,7 +98,7 @@ class _Sink:
         self._length = 0
         self.closed = False
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any) -> None:
         view = memoryview(data).cast("B")
         for start in range(0, len(view), _PIECE_BYTES):
             piece = bytes(view[start : start + _PIECE_BYTES])
@@ -107,10 +107,6 @@ class _Sink:
                 self._pages.update(piece)
             self._file.pwrite(piece, self._length)
             self._length += len(piece)
-        return len(view)
-
-    def tell(self) -> int:
-        return self._length
 
     def flush(self) -> None:
         """Do nothing: no byte is buffered."""
@@ -224,8 +220,6 @@ def read_sidecar(disk: Disk, info: BlockInfo) -> Sidecar:
     base = _HEADER.size + header_length
     arrays = {
         e["name"]: np.frombuffer(data, dtype=e["dtype"], count=e["count"], offset=base + e["at"])
-        if e["count"]
-        else np.empty(0, dtype=e["dtype"])
         for e in header["arrays"]
     }
     deltas = {

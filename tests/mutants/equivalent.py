@@ -1227,4 +1227,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="batch = pa.concat_batches(batches) if len(batches) > 0 else batches[0]",
         reason="It saves a copy of what is equal to it.",
     ),
+    Equivalent(
+        file="replica/tablet/block_file.py",
+        function="read_sidecar",
+        before="if data.size < _HEADER.size:",
+        after="if data.size <= _HEADER.size:",
+        reason="A file that ends with its first part has no header, which is a ValueError too.",
+    ),
 )
