@@ -347,10 +347,10 @@ class Tablet:
             results += self._apply_combined(entries, len(results)) or [self._apply_one(entries[len(results)])]
         return results
 
-    def _apply_combined(self, entries: Sequence[Entry], first: int) -> list[ApplyResult]:
-        """Apply a run of small writes from position `first` on in one step; returns nothing if there is no such run."""
+    def _apply_combined(self, entries: Sequence[Entry], first: int) -> list[ApplyResult] | None:
+        """Apply a run of small writes from position `first` on in one step; returns None if there is no such run."""
         if len(entries) - first < 2 or entries[first].opid.index != self._contents.applied.index + 1:
-            return []
+            return None
         combined = combine(
             entries,
             first,
@@ -360,14 +360,14 @@ class Tablet:
             decode=self._batch_of,
         )
         if combined is None:
-            return []
+            return None
         checked = self._check(self._contents.schema, combined.payload_bytes, combined.rows)
         with self._changing():
             # The rows' offsets are their positions, so the times of those that passed the check are found by them.
             times = combined.times[checked.rows.offsets]
             failed = apply_distinct(self._contents.stores, self._contents.schema, checked.rows, checked.hashes, times)
             if failed is None:
-                return []
+                return None
             results = []
             errors_by_write = combined.errors_by_write([*checked.errors, *failed])
             for entry, meta, ts, errors in zip(
