@@ -61,8 +61,8 @@ class Outbox:
             self._ready.notify()
 
     def _drop_event(self) -> None:
-        """Drop the oldest event without a `done`. There is one, because a caller that waits for an event queues no
-        other."""
+        """Drop the oldest event without a `done`. There is one, because callers that wait queue no further ones: one
+        outcome, and one batch of the history."""
         del self._events[next((pos for pos, item in enumerate(self._events) if item.done is None), 0)]
         self.dropped += 1
 
