@@ -89,6 +89,7 @@ class Tail:
         return status
 
 
+@pytest.mark.deep
 def test_commands_tell_what_kafka_holds_and_what_it_lost(broker: KafkaBroker) -> None:
     """Goal: the whole change is read back from Kafka; whatever is missing, foreign or removed is told, and no topic is
     made. Method: no topics; empty ones; a move among garbage and a header that is no UTF-8; records that Kafka removes;

@@ -17,6 +17,7 @@ from nyala.infra.local.ports import LOOPBACK
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.deep
 def test_broker_comes_back_where_its_clients_know_it(tmp_path: Path) -> None:
     """Goal: a broker that was away serves at its address again with what it had; a port that only it knew is replaced,
     one that its clients know is asked for in one line. Method: make a topic, end it, listen at its ports in turn."""

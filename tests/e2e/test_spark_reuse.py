@@ -67,6 +67,7 @@ def test_each_query_of_one_dataframe_has_the_rows_of_its_own_filters(road: Road)
         cached.unpersist()
 
 
+@pytest.mark.deep
 def test_each_query_of_one_dataframe_is_of_its_own_time(road: Road) -> None:
     """Goal: a query holds what was acknowledged before it began, however often its DataFrame was used before; a stale
     one what the application has seen, and is as old as allowed; both have what the application wrote. Method: one

@@ -105,6 +105,7 @@ def test_followers_answer_look_ups_for_as_long_as_they_hear_a_leader(three: Memb
     wait_until(lambda: asked(last, 3_000_000).error.code == Code.LAGGING, "its catalog is too old")
 
 
+@pytest.mark.deep
 def test_each_of_three_masters_is_replaced_while_rows_are_written_and_read(three: Members) -> None:
     """MF-04, MF-07, MF-15, MF-32. Goal: every master is replaced, the leading ones included, and no request fails; the
     removed ones end and stay out; a server finds the masters although none of its options is left. Method: a load that

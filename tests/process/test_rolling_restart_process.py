@@ -33,6 +33,7 @@ def town() -> Iterator[Town]:
         yield Town(Masters(cluster, 3))
 
 
+@pytest.mark.deep
 def test_each_server_and_master_is_restarted_while_rows_are_written_and_read(town: Town) -> None:
     """OP-03, OP-04. Goal: no request fails, and nothing is replaced. Method: a load that looks up, writes, reads at the
     leader, and reads stale data; each server is prepared, stopped and started; then each master. The new process does
