@@ -913,7 +913,8 @@ MUTANTS = (
         after="""
             woken += rests
             if replica.is_leader:
-                replica.transfer(None, lambda _: None)
+                others = {m.uuid for m in replica.active_config.members} - {self._uuid, change.uuid}
+                replica.transfer(min(others), lambda _: None)
         """,
     ),
     Mutant(
