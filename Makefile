@@ -11,6 +11,8 @@ SHELL  := /bin/bash
 REAL   := process or spark or e2e
 
 export NYALA_CACHE := $(or $(NYALA_CACHE),$(CURDIR)/.cache)
+# Compiled files are kept, whatever the shell says: every server of a test imports what others have imported.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup jars demo test test-deep sim test-fast test-pythons lint format mutants soak bench clean
 
@@ -34,15 +36,21 @@ setup: $(STAMP) $(JARS) ## virtual environment and jars
 
 jars: $(JARS)
 
+# pytest rewrites the asserts of a test file once, and not in each of its processes.
+REWRITTEN := $(VENV)/.rewritten
+$(REWRITTEN): $(shell find tests -name 'test_*.py') $(STAMP)
+	@printf '%s\n' $(filter %.py,$?) | xargs -r -P 2 -n 100 $(PY) -m pytest --collect-only -qq > /dev/null || true
+	@touch $@
+
 demo: setup ## a million real flight events down the whole road, with kills on the way
 	$(VENV)/bin/nyala demo
 
-test: setup ## the tests, in under ten minutes on two cores
+test: setup $(REWRITTEN) ## the tests, in under ten minutes on two cores
 	$(PY) -m pytest -q -n 4 --dist loadgroup -m "not deep and not ($(REAL))" --durations=5
 	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and ($(REAL))" --durations=10
 
 HALF ?=
-test-deep: setup ## what `make test` leaves out: seeds, every byte, long troubles; HALF=n: every other long test, as in CI
+test-deep: setup $(REWRITTEN) ## what `make test` leaves out: seeds, every byte, long troubles; HALF=n: every other long test, as in CI
 	@$(PY) infra/preflight.py tests
 	$(PY) -m pytest -q -n 2 -m "deep and not ($(REAL))" --durations=5
 	$(PY) -m tests.sim
@@ -51,7 +59,7 @@ test-deep: setup ## what `make test` leaves out: seeds, every byte, long trouble
 sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `python -m tests.sim --overnight`
 	$(PY) -m tests.sim
 
-test-fast: $(STAMP) ## tests without processes, Spark, Kafka or many seeds: under two minutes
+test-fast: $(STAMP) $(REWRITTEN) ## tests without processes, Spark, Kafka or many seeds: under two minutes
 	$(PY) -m pytest -q -n 4 --dist loadgroup -m "not deep and not ($(REAL))"
 
 test-pythons: ## test-fast under each Python of PYTHONS that is here, with an environment of its own
