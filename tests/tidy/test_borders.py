@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.tidy.test_layers import ROOT, imports_of, package_of, source_files
+from tests.tidy.test_layers import ROOT, imports_of, nodes_of, package_of, source_files
 
 AT_THE_BORDER = {
     "replica.client": "calls servers and masters",
@@ -67,13 +67,13 @@ def test_lack_of_memory_is_no_refusal_of_arrow() -> None:
     data. Method: each handler of `pa.ArrowException`, or of a constant that has it, follows one of MemoryError."""
     found = 0
     for path in source_files():
-        tree = ast.parse(path.read_text())
+        nodes = nodes_of(path.read_text())
         names = {"ArrowException"}
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Assign) and "ArrowException" in ast.unparse(node.value):
                 names |= {ast.unparse(target) for target in node.targets}
         names |= {"NOT_COMPARABLE"}
-        for node in ast.walk(tree):
+        for node in nodes:
             if not isinstance(node, ast.Try):
                 continue
             caught = [ast.unparse(handler.type) if handler.type else "" for handler in node.handlers]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.tidy.test_layers import parsed
+
 ROOT = Path(__file__).resolve().parents[2] / "replica"
 FOLDERS = ("master", "server", "tablet_copy", "transport")
 CHECKED = "check_reply"
@@ -38,7 +40,7 @@ def calls_of(path: Path) -> dict[str, set[str]]:
                 if any(name.endswith("Stub") for name in called):
                     found[f"{path.relative_to(ROOT)} {'.'.join((*names, child.name))}"] = called
 
-    visit(ast.parse(path.read_text()), ())
+    visit(parsed(path.read_text()), ())
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.tidy.test_layers import ROOT, parsed, source_files
+from tests.tidy.test_layers import ROOT, nodes_of, source_files
 
 ONE_PLACE = "replica/rpc/connections.py"
 ELSEWHERE = {
@@ -26,7 +26,7 @@ OPENING = {
 
 def openings(text: str) -> list[tuple[int, str]]:
     """Return (line, name) of each call that makes or accepts connections."""
-    calls = [node for node in ast.walk(parsed(text)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(text) if isinstance(node, ast.Call)]
     named = [(c.lineno, c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")) for c in calls]
     return [(line, name) for line, name in named if name in OPENING]
 

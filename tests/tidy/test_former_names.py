@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.tidy.test_layers import ROOT, parsed, source_files
+from tests.tidy.test_layers import ROOT, nodes_of, source_files
 
 FORMER = {
     "book": "what it lists, such as expected rows",
@@ -49,9 +49,9 @@ PUBLISHED = {"wish_id", "wishes"}
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def defined(text: str) -> Iterator[tuple[int, str]]:
     """Yield (line, name) of what a module defines: functions, classes, parameters, variables and attributes."""
-    for node in ast.walk(tree):
+    for node in nodes_of(text):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -75,7 +75,7 @@ def test_no_name_that_is_defined_holds_a_former_word() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} {name}: say {', '.join(FORMER[word] for word in former(name))}"
         for path in source_files()
-        for line, name in (*defined(parsed(path.read_text())), (1, path.stem))
+        for line, name in (*defined(path.read_text()), (1, path.stem))
         if former(name)
     ]
     assert not wrong, "\n".join(wrong)

@@ -108,11 +108,18 @@ def parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+@cache
+def nodes_of(text: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a source: most tests look at each, and to walk a tree costs more than to parse it."""
+    return tuple(ast.walk(parsed(text)))
+
+
+@cache
 def imports_of(path: Path, text: str) -> list[tuple[int, str]]:
     """Return (line, absolute dotted name) of each import; a relative one is named by the folder that it means."""
     found: list[tuple[int, str]] = []
     folders = path.relative_to(ROOT).parent.parts
-    for node in ast.walk(parsed(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -205,7 +212,7 @@ def test_modules_import_each_other_in_no_circle() -> None:
 def test_loop_of_a_server_has_its_threads_from_the_beginning(process: str) -> None:
     """IN-30. Goal: no call beside the loop fails because no thread can be started. Method: the loop's own pool is one
     whose threads are all started before anything else runs."""
-    nodes = ast.walk(ast.parse((ROOT / process).read_text()))
+    nodes = nodes_of((ROOT / process).read_text())
     run = next(f for f in nodes if isinstance(f, ast.AsyncFunctionDef) and f.name == "run")
     assert "set_default_executor(started_pool(" in ast.unparse(run)
 
@@ -252,7 +259,7 @@ def foreign_privates(text: str) -> list[str]:
     module."""
     used: dict[str, int] = {}
     own: set[str] = set(FOREIGN_PRIVATES)
-    for node in ast.walk(parsed(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.Attribute):
             if isinstance(node.ctx, ast.Store):
                 own |= {node.attr} if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls") else set()
@@ -299,11 +306,11 @@ def test_no_grab_bag_modules_exist() -> None:
 def test_no_assert_statement_guards_production_code() -> None:
     """Goal: invariants survive `python -O`. Method: no assert statement outside tests."""
     texts = {path: path.read_text() for path in source_files()}
-    trees = {path: parsed(text) for path, text in texts.items() if "assert" in text}
+    with_asserts = {path: nodes_of(text) for path, text in texts.items() if "assert" in text}
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path, tree in trees.items()
-        for node in ast.walk(tree)
+        for path, nodes in with_asserts.items()
+        for node in nodes
         if isinstance(node, ast.Assert)
     ]
     assert found == [], "use check() there"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.mutant import Edit, Mutant, Stale, all_mutants, changed, mutated
+from tests.tidy.test_layers import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"\b(?:TC|MF|CN|CC|IN)-\d\d\b")
@@ -24,7 +25,7 @@ def claims(file: str) -> dict[str, set[str]]:
         return {}
     return {
         node.name: set(ROW.findall(ast.get_docstring(node) or ""))
-        for node in ast.parse((ROOT / file).read_text()).body
+        for node in parsed((ROOT / file).read_text()).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
     }
 

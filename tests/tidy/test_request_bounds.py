@@ -11,6 +11,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.rpc.call_costs import arrival_cost
 from nyala.replica.rpc.request_fields import RULES, rule_of
 from nyala.replica.types import limits
+from tests.tidy.test_layers import parsed
 
 ROOT = Path(__file__).resolve().parents[2] / "replica"
 HANDLING = ("master/group", "master/requests", "rpc", "server/copies", "server/requests", "tablet_copy/wire")
@@ -139,7 +140,7 @@ def test_every_field_of_a_request_says_what_it_may_be() -> None:
 def _threaded(folder: str) -> Iterator[str]:
     """The functions in a folder that name a way to run work on a thread: file, class and function."""
     for path in sorted((ROOT / folder).rglob("*.py")):
-        waiting: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text()), "")]
+        waiting: list[tuple[ast.AST, str]] = [(parsed(path.read_text()), "")]
         while waiting:
             node, name = waiting.pop()
             called = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from tests.tidy.test_layers import nodes_of
+
 TESTS = Path(__file__).resolve().parents[1]
 LIST = TESTS / "SCENARIOS.md"
 NUMBERS = re.compile(r"[Ss]cenarios? ((?:\d+(?:, | and )?)+)")
@@ -32,7 +34,7 @@ def named() -> dict[int, set[str]]:
         note(found, str(script.relative_to(TESTS)), script.read_text().splitlines()[0])
     for path in TESTS.rglob("test_*.py"):
         text = path.read_text()
-        for node in ast.walk(ast.parse(text)) if "cenario" in text else ():
+        for node in nodes_of(text) if "cenario" in text else ():
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test_"):
                 continue
             note(found, f"{path.relative_to(TESTS)}::{node.name}", ast.get_docstring(node) or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.tidy.test_layers import ROOT, source_files
+from tests.tidy.test_layers import ROOT, nodes_of, source_files
 
 FIRST = {"replica/tablet/tablet.py create", "replica/master/catalog/catalog.py open"}
 """The functions that write a superblock where there is none."""
@@ -16,7 +16,7 @@ def writers() -> dict[str, bool]:
     for path in source_files():
         if not str(path.relative_to(ROOT)).startswith("replica/") or "uperblock" not in (text := path.read_text()):
             continue
-        for function in ast.walk(ast.parse(text)):
+        for function in nodes_of(text):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             for call in ast.walk(function):

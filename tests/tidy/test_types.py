@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from tests.tidy.test_layers import ROOT, package_of, parsed, source_files
+from tests.tidy.test_layers import ROOT, nodes_of, package_of, source_files
 
 CALLS = {"request", "_request", "context", "_context"}
 ANY_IN_SIGNATURES: dict[str, tuple[int, str]] = {
@@ -34,7 +34,7 @@ grow."""
 
 def signatures(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return all functions of a module."""
-    return [n for n in ast.walk(parsed(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [n for n in nodes_of(text) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
@@ -87,7 +87,7 @@ UNTYPED = {"Mapping", "dict"}
 def untyped_records(place: str, text: str) -> list[str]:
     """Parameters and aliases that carry a record as a dict, and codecs of one beside that of `schemas`."""
     wrong = []
-    for node in ast.walk(parsed(text)):
+    for node in nodes_of(text):
         found: list[tuple[int, str, ast.expr | None]] = []
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found = [(node.lineno, argument.arg, argument.annotation) for argument in arguments(node)]
