@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         name="outcomes name decisions that Kafka does not have",
-        test="tests/e2e/test_master_kafka.py::test_move_that_the_master_carries_out_is_explained",
+        test="tests/unit/master/test_master_refused_ticks.py::test_sinks_of_a_tick_get_the_same_decisions",
         file="replica/master/decisions/reconciler.py",
         function="Reconciler.tick",
         before="self._versions.begin_tick()",

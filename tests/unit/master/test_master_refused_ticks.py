@@ -26,7 +26,7 @@ from nyala.replica.master.metrics import Metrics
 from nyala.replica.master.state import RefusedTicks
 from nyala.replica.rpc import ConnectionBound, RequestChecks, check_reply, config_to_pb, pb, reported_replica_from_pb
 from nyala.replica.tools import ClusterView, MasterView, judge
-from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
+from nyala.replica.types import Address, Code, DataState, Decision, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.catalogs import table_info
 from tests.harness.master_calls import MASTER, MasterWorld, S
 
@@ -359,3 +359,24 @@ def test_refresh_of_views_leaves_half_of_the_time_to_heartbeats(monkeypatch: pyt
 
     asyncio.run(with_two_tables(scenario))
     assert pauses == [0.012, 0.012] and not steps
+
+
+def test_sinks_of_a_tick_get_the_same_decisions() -> None:
+    """Goal: the outcome of the master's own executor names the decision that is in Kafka. Method: a tablet without
+    two of its members, and two sinks of one reconciler; the connection of the second one is made anew between ticks."""
+
+    async def scenario(world: MasterWorld, tablet: str, server: str) -> None:
+        reconciler, connections = Reconciler(world.master), [1, 1]
+        got: list[list[Decision]] = [[], []]
+        for sent, connection in zip(got, (lambda: connections[0], lambda: connections[1]), strict=True):
+            reconciler.add_sink(lambda found, sent=sent: sent.extend(filter(None, found.values())), connection)  # type: ignore[misc]
+        world.members, world.config_index = S[:1], 7
+        await ticks(world, reconciler, [status_of(server, tablet, alone(server, 1))])
+        assert got[0] and got[0] == got[1]
+        first = len(got[0])
+        connections[1] = 2
+        await ticks(world, reconciler, [])
+        versions = [one.version for one in got[1][first:]]
+        assert versions and min(versions) > max(one.version for one in got[0][:first])
+
+    asyncio.run(with_two_tables(scenario))
