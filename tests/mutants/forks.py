@@ -1,5 +1,5 @@
-"""One pytest that collects the tests once and runs them in forked children: each test file to see what its tests run,
-then the tests of a mutant under it."""
+"""One pytest that collects the tests once and runs them in forked children: each test file to see what its tests take
+and run, then the tests of a mutant under it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.mutants.children import Child, ends, fork
 from tests.mutants.mutant import ROOT
-from tests.mutants.operators import Change
 
 CPU_S = 2.0
 CPU_TIMES = 5.0
@@ -38,9 +37,20 @@ ALONE_S = 3600.0
 MEMORY_BYTES = 3 << 30
 
 
+Unit = tuple[str, tuple[str, int]]
+"""An outermost function: its file, and its qualified name with its first line."""
+
+
+class Broken(Protocol):
+    """A mutant that is put in place of functions which exist already."""
+
+    def codes(self, path_of: Callable[[str], str]) -> Mapping[Unit, CodeType]:
+        """The new code of each function that it changes. `path_of`: where a file was imported from."""
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What one test took, and the lines of the mutated files that it ran."""
+    """What one test took, why it is red (empty if it is not), and the lines of the mutated files that it ran."""
 
     took_s: float
     red: str
@@ -49,9 +59,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`by`: the test that noticed; empty if none did. `over`: neither, for it ran into a limit."""
+    """`by`: the test that noticed; empty if none did. `said`: its report. `over`: neither, for it ran into a limit, or
+    the mutant could not be put in place."""
 
     by: str
+    said: str
     over: bool
     took_s: float
 
@@ -79,16 +91,19 @@ class Forks:
             found = self._paths[path] = self._files.get(os.path.realpath(path), "")
         return found
 
-    def _defined(self) -> dict[tuple[str, tuple[str, int]], list[FunctionType]]:
-        found: dict[tuple[str, tuple[str, int]], list[FunctionType]] = defaultdict(list)
+    def _defined(self) -> dict[Unit, list[FunctionType]]:
+        found: dict[Unit, list[FunctionType]] = defaultdict(list)
         gc.unfreeze()  # `get_objects` leaves out what `tests/conftest.py` froze
         for each in gc.get_objects():
             if type(each) is FunctionType and (file := self._file_of(each.__code__.co_filename)):
                 found[file, (each.__code__.co_qualname, each.__code__.co_firstlineno)].append(each)
         return found
 
-    def seen(self) -> Iterator[tuple[str, Seen]]:
-        """Each test with what it took and ran; those of one file in one child."""
+    def _imported_from(self, file: str) -> str:
+        return next(path for path, found in self._paths.items() if found == file)
+
+    def seen(self, *, traced: bool = True) -> Iterator[tuple[str, Seen]]:
+        """Each test with what it took and, if `traced`, ran; those of one file in one child."""
         by_file: dict[str, list[str]] = defaultdict(list)
         for name in self.items:
             by_file[name.partition("::")[0]].append(name)
@@ -99,7 +114,8 @@ class Forks:
             found = {}
             for name in shares[pos]:
                 begun_s = time.perf_counter()
-                red = tracer.run(lambda name=name: self._red({name: ALONE_S}))  # type: ignore[misc]
+                limits = {name: ALONE_S}
+                red, _ = tracer.run(lambda limits=limits: self._red(limits)) if traced else self._red(limits)  # type: ignore[misc]
                 lines = {file: frozenset(lines) for file, lines in tracer.lines.items()}
                 found[name] = Seen(time.perf_counter() - begun_s, red, lines)
             (folder / "seen").write_bytes(pickle.dumps(found))
@@ -114,38 +130,40 @@ class Forks:
             yield from ({name: found.get(name, Seen(0.0, "its file did not end", {})) for name in shares[pos]}).items()
 
     def verdicts(
-        self, changes: Sequence[Change], tests: Sequence[Mapping[str, float]]
+        self, mutants: Sequence[Broken], tests: Sequence[Mapping[str, float]]
     ) -> Iterator[tuple[int, Verdict]]:
         """Position of each mutant and what its tests said, in the order of their ends. `tests`: those of each mutant,
         with the seconds that each took without it."""
 
         def job(pos: int, folder: Path) -> int:
-            change = changes[pos]
-            functions = self._functions[change.file, change.unit]
-            code = change.compiled(functions[0].__code__.co_filename)
-            for function in functions:
-                function.__code__ = code
-            red = self._red({name: CPU_S + CPU_TIMES * took_s for name, took_s in tests[pos].items()})
-            (folder / "seen").write_text(red)
+            for unit, code in mutants[pos].codes(self._imported_from).items():
+                if not self._functions[unit]:
+                    raise LookupError(f"nothing of {unit} is imported")
+                for function in self._functions[unit]:
+                    if function.__code__.co_freevars != code.co_freevars:
+                        raise LookupError(f"{unit} uses other names of the function around it: {code.co_freevars}")
+                    function.__code__ = code
+            red, why = self._red({name: CPU_S + CPU_TIMES * took_s for name, took_s in tests[pos].items()})
+            (folder / "seen").write_text(f"{red}\n{why}")
             return bool(red)
 
         def limit(pos: int) -> float:
             return WAIT_S + WAIT_TIMES * sum(tests[pos].values())
 
-        def said(folder: Path) -> str:
+        def said(folder: Path) -> list[str]:
             file = folder / "seen"
-            return file.read_text() if file.exists() else ""
+            return (file.read_text() if file.exists() else "\n").split("\n", 1)
 
-        for pos, status, by, spent_s in self._run(len(changes), job, limit, said):
-            yield pos, Verdict(by, status not in (0, 1), spent_s)
+        for pos, status, (by, why), spent_s in self._run(len(mutants), job, limit, said):
+            yield pos, Verdict(by, why, status not in (0, 1), spent_s)
 
-    def reaches(self, change: Change) -> bool:
+    def reaches(self, unit: Unit) -> bool:
         """Whether the function exists as one that can be changed."""
-        return (change.file, change.unit) in self._functions
+        return unit in self._functions
 
-    def _red(self, cpu_s: Mapping[str, float]) -> str:
-        """The first of these tests that is red; empty if none is. What they share is made once and left standing.
-        Each may have so much processor time; the process dies if one takes more."""
+    def _red(self, cpu_s: Mapping[str, float]) -> tuple[str, str]:
+        """The first of these tests that is red, and its report; empty if none is. What they share is made once and left
+        standing. Each may have so much processor time; the process dies if one takes more."""
         items = [self.items[name] for name in cpu_s]
         for item, following in zip(items, [*items[1:], None], strict=True):
             end_s = time.process_time() + cpu_s[item.nodeid]
@@ -155,9 +173,9 @@ class Forks:
             # Without a next one, all that it shares with others is ended.
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             item.config.pluginmanager.unregister(watch)
-            if watch.red:
-                return item.nodeid
-        return ""
+            if watch.failed is not None:
+                return item.nodeid, watch.failed.longreprtext
+        return "", ""
 
     def _run(
         self,
@@ -185,10 +203,11 @@ def _limited(folder: Path, job: Callable[[], int]) -> int:
 
 
 class _Watch:
-    red = False
+    failed: pytest.TestReport | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.red |= report.failed
+        if report.failed and self.failed is None:
+            self.failed = report
 
 
 class _Tracer:
@@ -199,7 +218,7 @@ class _Tracer:
         self.lines: dict[str, set[int]] = {}
         self._left: dict[CodeType, set[int] | None] = {}
 
-    def run(self, do: Callable[[], str]) -> str:
+    def run(self, do: Callable[[], tuple[str, str]]) -> tuple[str, str]:
         self.lines, self._left = defaultdict(set), {}
         threading.settrace(self._call)
         sys.settrace(self._call)

@@ -257,7 +257,11 @@ class _Session:
                     if not seen[name].lines.get(change.file, frozenset()).isdisjoint(lines)
                 }
             )
-        run = [pos for pos, names in enumerate(tests) if names and forks.reaches(self._changes[pos])]
+        run = [
+            pos
+            for pos, names in enumerate(tests)
+            if names and forks.reaches((self._changes[pos].file, self._changes[pos].unit))
+        ]
         silent = sorted(set(range(len(tests))) - set(run))
         for pos in silent:
             self._survives(pos, "no test runs it")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -60,14 +60,14 @@ class Change:
     def key(self) -> tuple[str, str, str, str]:
         return self.file, self.function, self.before, self.after
 
-    def compiled(self, path: str) -> CodeType:
-        """The code of the outermost function under the mutant."""
+    def codes(self, path_of: Callable[[str], str]) -> Mapping[tuple[str, tuple[str, int]], CodeType]:
+        """The code of the outermost function under the mutant; `path_of` says where a file was imported from."""
         old = self._put(self.new)
         try:
-            module = compile(self.tree, path, "exec")
+            module = compile(self.tree, path_of(self.file), "exec")
         finally:
             self._put(old)
-        return codes_of(module)[self.unit]
+        return {(self.file, self.unit): codes_of(module)[self.unit]}
 
     def _put(self, node: Any) -> Any:
         name, pos = self.slot

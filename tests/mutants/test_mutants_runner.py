@@ -11,8 +11,9 @@ import pytest
 
 from tests.harness.patience import patience_s
 from tests.mutants.__main__ import chosen, judge, third
+from tests.mutants.in_place import caught_in_place
 from tests.mutants.mutant import ROOT, Mutant, all_mutants
-from tests.mutants.runs import Ended, in_files
+from tests.mutants.runs import PATIENCE_S, Ended, in_files
 
 pytestmark = pytest.mark.process
 
@@ -122,6 +123,21 @@ def test_mutants_are_told_from_rows_that_prove_nothing(on_disk: bool) -> None:
     expected = WRONG | {"red": "its test is red without it", "gone": "stands there 0 times"}
     assert told.keys() == expected.keys() and told["return count"] == ""
     assert {name: said for name, said in told.items() if expected[name] not in said} == {}
+
+
+def test_rows_are_caught_in_place_by_red_tests_alone() -> None:
+    """Goal: what is done quickly lets nothing pass for a proof: it takes a red test, and a program that is valid; what
+    else there is, or is made at an import, is left to a pytest of its own. Method: a rule of a line with each change of
+    it that proves nothing, with another signature, under a test that is gone; and one that is noticed."""
+    row = {"test": TEST, "file": "replica/raft/quorum.py", "function": "majority"}
+    rows = [Mutant(name=text, before="return count // 2 + 1", after=text, **row) for text in WRONG]
+    rows += [
+        Mutant(name="signature", before="count: int", after="count: int = 1 // 0", **row),
+        Mutant(name="test is gone", before="return count", after="return 0 * count", **row | {"test": f"{TEST}_gone"}),
+        Mutant(name="anywhere", before="return count // 2 + 1", after="return 0", **row | {"function": ""}),
+    ]
+    caught = {rows[pos].name for pos, _ in caught_in_place(rows, 2, PATIENCE_S)}
+    assert caught == {"return count"} == {name for name, problem in WRONG.items() if not problem}
 
 
 WITHOUT_VOTERS = TEST.replace("majority_any_group_size_is_more_than_half", "tally_without_voters_is_never_won")
