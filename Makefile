@@ -38,7 +38,7 @@ jars: $(JARS)
 
 # pytest rewrites the asserts of a test file once, and not in each of its processes.
 REWRITTEN := $(VENV)/.rewritten
-$(REWRITTEN): $(shell find tests -name 'test_*.py') $(STAMP)
+$(REWRITTEN): $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(STAMP)
 	@printf '%s\n' $(filter %.py,$?) | xargs -r -P 2 -n 100 $(PY) -m pytest --collect-only -qq > /dev/null || true
 	@touch $@
 
@@ -50,7 +50,7 @@ test: setup $(REWRITTEN) ## the tests, in under ten minutes on two cores
 	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and ($(REAL))" --durations=10
 
 HALF ?=
-test-deep: setup $(REWRITTEN) ## what `make test` leaves out: seeds, every byte, long troubles; HALF=n: every other long test, as in CI
+test-deep: setup ## what `make test` leaves out: seeds, every byte, long troubles; HALF=n: every other long test, as in CI
 	@$(PY) infra/preflight.py tests
 	$(PY) -m pytest -q -n 2 -m "deep and not ($(REAL))" --durations=5
 	$(PY) -m tests.sim

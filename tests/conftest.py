@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.harness.earlier_loops import is_news
 from tests.harness.suite_times import suite_lines, suite_of
-from tests.harness.worker_shares import half_of, scheduler
+from tests.harness.worker_shares import half_of, others_of_thirds, scheduler
 
 WIDTHS_AND_COLOURS = (
     "COLUMNS", "LINES", "TERMINAL_WIDTH", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS",
@@ -47,9 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--half", type=int, help="run every other test of each file, chosen by this number")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the half that `--half` names. Last, so that it is a half of what `-m` and `-k` have left."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark the cases that are deep, before `-m` is looked at; then keep the half that `--half` names, of what `-m` and
+    `-k` have left."""
+    for item in others_of_thirds(items):
+        item.add_marker("deep")
+    yield
     if (number := config.getoption("half")) is not None:
         chosen = half_of([item.nodeid for item in items], number)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])

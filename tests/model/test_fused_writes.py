@@ -102,6 +102,7 @@ def _bounds(tight: bool) -> Iterator[None]:
         yield
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     "schema", [INT_SCHEMA, STRING_SCHEMA, PAIR_SCHEMA, TEXT_SCHEMA], ids=["int", "text", "collide", "texts"]
 )

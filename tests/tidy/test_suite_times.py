@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.suite_times import SUITES, suite_lines, suite_of
-from tests.harness.worker_shares import Shares, half_of, share_of
+from tests.harness.worker_shares import Shares, half_of, others_of_thirds, share_of
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -51,3 +51,21 @@ def test_two_runs_of_halves_hold_each_test_once_and_share_every_file(files: list
     for file in range(len(files)):
         here = [sum(nodeid.startswith(f"tests/e2e/test_{file}.py") for nodeid in half) for half in (one, other)]
         assert abs(here[0] - here[1]) <= 1
+
+
+class _Case:
+    def __init__(self, nodeid: str, mark: str) -> None:
+        self.nodeid, self._mark = nodeid, mark
+
+    def get_closest_marker(self, name: str) -> bool | None:
+        return True if name == self._mark else None
+
+
+def test_first_and_each_third_case_of_a_marked_test_is_not_deep() -> None:
+    """Goal: a test whose table is mostly left to the deep tests is run with some of it each time. Method: two marked
+    tests of five and one case and one without the mark, mixed."""
+    cases = [
+        _Case(f"t.py::test_{name}[{case}]", mark) for case in range(5) for name, mark in (("a", "a_third"), ("b", ""))
+    ]
+    deep = others_of_thirds([*cases, _Case("t.py::test_c", "a_third")])  # type: ignore[list-item]
+    assert [case.nodeid for case in deep] == [f"t.py::test_a[{case}]" for case in (1, 2, 4)]

@@ -318,6 +318,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(part)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS, ids=map(".".join, PARAMETERS))
 def test_argument_has_a_meaning_or_is_refused(name: str, parameter: str) -> None:
     """IN-82. Goal: no argument raises an exception of Python's or of a library's, and none that means nothing is taken

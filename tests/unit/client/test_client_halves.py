@@ -181,6 +181,7 @@ def test_row_errors_of_halves_are_told_by_the_offsets_of_the_whole(monkeypatch: 
     assert [error.offset for error in writer.row_errors] == list(range(0, 30, 3)) and writer.rows_applied == 40
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", ["source", "session"])
 @pytest.mark.parametrize("seed", few_then_deep(20, 200))
 def test_rows_are_applied_once_and_in_order_when_batches_are_halved(

@@ -146,6 +146,7 @@ LINES = [
 ]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("line", "says"), LINES, ids=[line for line, _ in LINES])
 def test_careless_command_line_gets_one_line_and_no_traceback(
     line: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

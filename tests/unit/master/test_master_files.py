@@ -111,6 +111,7 @@ async def whole(group: CatalogGroup, _: FileChecker) -> None:
     assert [key for key, _ in group.catalog.items("k/")] == ["1", "2", "3"]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("file", [SUPERBLOCK, METADATA, INSTANCE, RECORD])
 def test_small_file_that_is_lost_under_a_running_master_is_written_again(
@@ -304,6 +305,7 @@ def started(root: Path) -> str:
     return said
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("file", [SUPERBLOCK, METADATA, INSTANCE, *SEGMENTS, RECORD])
 def test_master_that_was_stopped_starts_whole_or_says_what_to_do(file: str, hurt: Hurt, tmp_path: Path) -> None:

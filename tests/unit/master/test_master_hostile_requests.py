@@ -16,6 +16,7 @@ from tests.harness.request_table import Row
 from tests.unit.master.test_master_requests_table import ROWS, run
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was(row: Row) -> None:
     """IN-82, IN-60. Goal: names, ids and numbers are checked where they come in, so that none gets into the catalog or

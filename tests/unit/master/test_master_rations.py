@@ -76,6 +76,7 @@ def status_of(sizes: dict[str, int]) -> Any:
     )
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("slices", [True, False], ids=["in slices", "an older master"])
 def test_reports_in_slices_end_in_what_is_there(seed: int, slices: bool, monkeypatch: pytest.MonkeyPatch) -> None:

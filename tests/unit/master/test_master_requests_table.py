@@ -644,6 +644,7 @@ def test_misaddressed_stale_and_repeated_calls_leave_the_master_as_it_was(row: R
     run(lambda world: play(row, world, [SECOND_MASTER]))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("row", "late"), late_cases(ROWS), ids=case_id)
 def test_overtaken_calls_leave_the_master_as_it_is(row: Row, late: Late) -> None:
     """TC-02, TC-69. Goal: requests may arrive in any order. Method: the good request is made, then something else comes

@@ -95,6 +95,7 @@ class Silent(Verifiers):
         return (lambda *args, **fields: None) if callable(value) and not name.startswith("_") else value
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(20))
 def test_member_that_is_lied_to_about_anything_lives_on(seed: int) -> None:
     """IN-50. Goal: no message of a member can break an invariant of another one, because invariants are about a

@@ -74,6 +74,7 @@ def of(*columns: Any, ids: list[int] | None = None) -> RowSum:
     return sum_of_rows(batch, ids or list(range(1, len(arrays) + 1)))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", KINDS, ids=attrgetter("name"))
 def test_checksum_of_every_type_is_the_defined_one_and_changes_nothing(kind: Kind) -> None:
     """IN-01, IN-04. Goal: the vectorised sum is the documented one for every type, however its column lies in memory.

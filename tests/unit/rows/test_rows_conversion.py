@@ -189,6 +189,7 @@ def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
+@pytest.mark.a_third
 @pytest.mark.usefixtures("far_from_utc")
 @pytest.mark.parametrize("kind", KINDS, ids=operator.attrgetter("name"))
 def test_value_is_stored_as_it_was_given_or_refused_through_every_way_in(kind: Kind) -> None:

@@ -63,6 +63,7 @@ def test_key_hash_of_every_type_in_every_form_is_one_and_changes_nothing(kind: K
                 assert (one == expected[0]).all() and (two == expected[1]).all(), f"{form}, {rows} rows"
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", KINDS, ids=_names)
 @pytest.mark.parametrize("key", [False, True], ids=["value", "key"])
 def test_rows_of_every_type_are_routed_encoded_and_chosen_unchanged(kind: Kind, key: bool) -> None:

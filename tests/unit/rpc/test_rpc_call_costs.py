@@ -95,6 +95,7 @@ async def all_end(under_way: CallsInFlight) -> None:
     assert (under_way.bytes, under_way.hosts) == (0, 0)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("method", METHODS)
 def test_every_call_is_charged_what_its_row_says(method: str) -> None:
     """IN-60. Goal: no call begins without its memory. Method: over gRPC, every call of every service, where one
@@ -238,6 +239,7 @@ def test_message_that_is_too_long_is_told_as_what_it_is(
     asyncio.run(asyncio.wait_for(scenario(), LONG_S))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("method", METHODS)
 def test_reply_is_no_longer_than_its_row_says(method: str) -> None:
     """IN-60, IN-80. Goal: no reply exceeds the bound of its call. Method: over gRPC, every call of every service is

@@ -512,6 +512,7 @@ CALLS: dict[str, tuple[Begin, int]] = {
 of the call itself."""
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("leaves", [False, True])
 @pytest.mark.parametrize(
     "error", [Corruption("damaged"), DiskFailure("EIO"), InvariantViolation("ours"), Refused(Code.NOT_FOUND, "gone")]

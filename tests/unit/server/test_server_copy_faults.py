@@ -119,6 +119,7 @@ TAMPERS: dict[str, tuple[Callable[[Part], Part | None], str]] = {
 }
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", [1, 2], ids=["block", "segment"])
 @pytest.mark.parametrize("fault", TAMPERS)
 def test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried(fault: str, kind: int) -> None:

@@ -95,6 +95,7 @@ LARGE = {
 RECORD = {"record of the log's end": f"wals/{TABLET}/.newest-segment"}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", RUNNING, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("file", ROOTS)
 def test_small_file_that_is_lost_under_a_running_server_is_written_again(
@@ -293,6 +294,7 @@ async def ends(pair: Pair) -> None:
 WRITERS = [flushes, merges, opens_again, fails_and_is_checked, ends]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", RUNNING, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("work", WRITERS, ids=lambda work: work.__name__)
 def test_work_over_a_damaged_superblock_goes_by_memory(
@@ -374,6 +376,7 @@ def test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the
     assert fatal == []
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("file", [*ROOTS, *LARGE, *RECORD])
 def test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces(

@@ -18,6 +18,7 @@ from tests.harness.server_calls import ServerWorld, run_server
 from tests.unit.server.test_server_requests_table import ROWS, put, read
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was(row: Row) -> None:
     """IN-82, IN-60. Goal: names, ids and numbers are checked where they come in, so that none becomes a file's name, an

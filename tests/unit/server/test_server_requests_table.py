@@ -481,6 +481,7 @@ def test_every_call_of_a_tablet_server_has_a_row() -> None:
     assert set(pb.DESCRIPTOR.services_by_name) == {*SERVICES, "MasterService"}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was(row: Row) -> None:
     """TC-73, TC-69. Goal: a call has its effect once, at the server that it names, in the state that it knows. Method:
@@ -493,6 +494,7 @@ def test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was(row: R
     run(row, scenario)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("row", "late"), late_cases(ROWS), ids=case_id)
 def test_overtaken_calls_leave_everything_as_it_is(row: Row, late: Late) -> None:
     """CC-29, TC-09. Goal: requests may arrive in any order. Method: the good request is made, something else comes

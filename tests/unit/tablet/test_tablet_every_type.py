@@ -44,6 +44,7 @@ def _scanned(tablet: Tablet, *predicates: Predicate) -> Any:
     return {n: pa.concat_arrays(table[n].chunks or [pa.array([], table[n].type)]).take(order) for n in ("c", "n")}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", KINDS, ids=operator.attrgetter("name"))
 @pytest.mark.parametrize("key", [False, True], ids=["value", "key"])
 def test_rows_of_every_type_are_kept_as_they_were_written(kind: Kind, key: bool) -> None:

@@ -37,6 +37,7 @@ def freeze(tablet: Tablet) -> None:
         tablet._contents.freeze()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("seed", few_then_deep(6, 30))
 def test_key_has_one_live_version_wherever_it_is(kind: str, seed: int) -> None:

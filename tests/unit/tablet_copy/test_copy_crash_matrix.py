@@ -22,6 +22,7 @@ from tests.harness.crash_matrix import (
 from tests.harness.sim_disk import SimCrash
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("power_seed", [None, 1, 2, 3], ids=["kill", "power 1", "power 2", "power 3"])
 @pytest.mark.parametrize("cell", CELLS, ids=[c.name for c in CELLS])
 def test_replica_that_dies_in_a_cell_of_the_matrix_ends_as_the_matrix_says(cell: Cell, power_seed: int | None) -> None:

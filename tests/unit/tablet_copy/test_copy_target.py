@@ -204,6 +204,7 @@ def test_log_of_a_copy_has_a_later_number_than_the_one_before(source: Source) ->
     assert copy_over(settled, attempt(disk, source.copy_source)).run().wal_generation > settled.wal_generation
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("power_seed", [None, 1, 2])
 @pytest.mark.parametrize("over_tombstone", [False, True])
 @pytest.mark.parametrize("folder", [f"wals/{TABLET}", "data"])

@@ -287,6 +287,7 @@ def test_every_field_has_a_row_and_stands_in_the_design() -> None:
     assert [f for f in sorted(fields) if f"`{f}`" not in page] == []
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.field}: {row.why}")
 def test_forged_field_is_refused_with_a_reason_and_nothing_changes(row: Row, caplog: pytest.LogCaptureFixture) -> None:
     """IN-50. Goal: an impossible message ends nothing and changes nothing. Method: an honest message of a member, with
