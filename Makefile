@@ -49,12 +49,12 @@ test: setup $(REWRITTEN) ## the tests, in under ten minutes on two cores
 	$(PY) -m pytest -q -n 4 --dist loadgroup -m "not deep and not ($(REAL))" --durations=5
 	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and ($(REAL))" --durations=10
 
-HALF ?=
-test-deep: setup ## what `make test` leaves out: seeds, every byte, long troubles; HALF=n: every other long test, as in CI
+TURN ?=
+test-deep: setup ## what `make test` leaves out: seeds, every byte, long troubles; TURN=n: a half or a quarter, as in CI
 	@$(PY) infra/preflight.py tests
-	$(PY) -m pytest -q -n 2 -m "deep and not ($(REAL))" --durations=5
+	$(PY) -m pytest -q -n 2 -m "deep and not ($(REAL))" --durations=5 $(if $(TURN),--part $(TURN)/2)
 	$(PY) -m tests.sim
-	$(PY) -m pytest -q -n 3 --dist loadgroup -m "deep and ($(REAL))" --durations=10 $(if $(HALF),--half $(HALF))
+	$(PY) -m pytest -q -n 3 --dist loadgroup -m "deep and ($(REAL))" --durations=10 $(if $(TURN),--part $(TURN)/4)
 
 sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `python -m tests.sim --overnight`
 	$(PY) -m tests.sim

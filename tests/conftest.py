@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.harness.earlier_loops import is_news
 from tests.harness.suite_times import suite_lines, suite_of
-from tests.harness.worker_shares import half_of, others_of_thirds, scheduler
+from tests.harness.worker_shares import others_of_thirds, part_of, scheduler
 
 WIDTHS_AND_COLOURS = (
     "COLUMNS", "LINES", "TERMINAL_WIDTH", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS",
@@ -44,19 +44,20 @@ settings.load_profile("nyala")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--half NUMBER`: of the tests that the other options choose, run one half."""
-    parser.addoption("--half", type=int, help="run every other test of each file, chosen by this number")
+    """`--part NUMBER/PARTS`: of the tests that the other options choose, run one part."""
+    parser.addoption("--part", help="NUMBER/PARTS: run each PARTS-th test of every file, NUMBER says from which on")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Mark the cases that are deep, before `-m` is looked at; then keep the half that `--half` names, of what `-m` and
+    """Mark the cases that are deep, before `-m` is looked at; then keep the part that `--part` names, of what `-m` and
     `-k` have left."""
     for item in others_of_thirds(items):
         item.add_marker("deep")
     yield
-    if (number := config.getoption("half")) is not None:
-        chosen = half_of([item.nodeid for item in items], number)
+    if (part := config.getoption("part")) is not None:
+        number, parts = map(int, part.split("/"))
+        chosen = part_of([item.nodeid for item in items], number, parts)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
         items[:] = [item for item in items if item.nodeid in chosen]
 

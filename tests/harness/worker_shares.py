@@ -36,12 +36,12 @@ def scheduler(config: Any, log: Any) -> Shares | None:
     return Shares(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
-def half_of(nodeids: Sequence[str], number: int) -> set[str]:
-    """Return the tests of one half, each other one of every file: the halves of `number` and of `number` + 1 hold all.
-    CI runs one half of the longest tests a time, chosen by the number of commits."""
+def part_of(nodeids: Sequence[str], number: int, parts: int) -> set[str]:
+    """Return the tests of one of so many parts, each `parts`-th one of every file: those of as many numbers that follow
+    each other hold all. CI runs one part of the longest tests a time, chosen by the number of commits."""
     chosen = set[str]()
     for path, tests in groupby(sorted(nodeids), key=lambda nodeid: nodeid.partition("::")[0]):
-        chosen.update(list(tests)[(number + crc32(path.encode())) % 2 :: 2])
+        chosen.update(list(tests)[(number + crc32(path.encode())) % parts :: parts])
     return chosen
 
 

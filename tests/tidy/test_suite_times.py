@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.suite_times import SUITES, suite_lines, suite_of
-from tests.harness.worker_shares import Shares, half_of, others_of_thirds, share_of
+from tests.harness.worker_shares import Shares, others_of_thirds, part_of, share_of
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -41,16 +41,17 @@ def test_tests_of_a_file_share_a_process_and_all_with_kafka_and_spark_share_one(
     assert "_split_scope" in LoadScopeScheduling.__dict__ and "_split_scope" in Shares.__dict__
 
 
-@given(files=st.lists(st.integers(1, 5), max_size=5), number=st.integers(0, 10_000))
-def test_two_runs_of_halves_hold_each_test_once_and_share_every_file(files: list[int], number: int) -> None:
-    """Goal: no test is left out for ever, and neither half has all the long tests of a file. Method: files of so many
-    tests, in any order; the halves of a number and of the next."""
+@given(st.lists(st.integers(1, 9), max_size=4), st.integers(0, 10_000), st.integers(2, 4))
+def test_runs_of_all_parts_hold_each_test_once_and_share_every_file(files: list[int], number: int, parts: int) -> None:
+    """Goal: no test is left out for ever, and no part has all the long tests of a file. Method: files of so many tests,
+    in any order; as many parts as there are, of numbers that follow each other."""
     ids = [f"tests/e2e/test_{file}.py::test_{test}" for file, tests in enumerate(files) for test in range(tests)]
-    one, other = half_of(ids, number), half_of(ids[::-1], number + 1)
-    assert one | other == set(ids) and not one & other and one == half_of(ids, number + 2)
+    found = [part_of(ids if number % 2 else ids[::-1], number + at, parts) for at in range(parts)]
+    assert sorted(nodeid for part in found for nodeid in part) == sorted(ids)
+    assert found[0] == part_of(ids, number + parts, parts)
     for file in range(len(files)):
-        here = [sum(nodeid.startswith(f"tests/e2e/test_{file}.py") for nodeid in half) for half in (one, other)]
-        assert abs(here[0] - here[1]) <= 1
+        here = [sum(nodeid.startswith(f"tests/e2e/test_{file}.py") for nodeid in part) for part in found]
+        assert max(here) - min(here) <= 1
 
 
 class _Case:
