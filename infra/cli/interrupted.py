@@ -57,6 +57,8 @@ LOOK = {
     "dead-letter replay": "nyala source list",
     "quarantine purge": "nyala quarantine list",
     "fs format": "nyala fs check DIRECTORY",
+    "security init": "nyala security list DIR",
+    "security issue": "nyala security list DIR",
     "fs check": "nyala fs check DIRECTORY",
     "fs wipe": "nyala fs check DIRECTORY",
     "local-replica delete": "nyala local-replica list DIRECTORY",

@@ -27,6 +27,24 @@ from .connections import (
     frame_parts,
     listen_on,
 )
+from .credentials import (
+    ANY_MEMBER,
+    CA,
+    CERTIFICATE,
+    CLIENT_ROLE,
+    HANDSHAKE_S_MAX,
+    KEY,
+    MASTER_ROLE,
+    SERVER_ROLE,
+    Credentials,
+    Named,
+    check_directory_uuid,
+    credentials_of_process,
+    load_credentials,
+    named_by,
+    speak_as,
+    start_as,
+)
 from .errors import TooLong, error_from_pb, error_to_pb, raise_if_error, too_long
 from .heartbeats import Reports, check_status, heartbeat_from_pb
 from .hosts import counted_host

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
 
     from .catalog_copy import copy_catalog
+    from .certificates import init_ca, issue, issued
     from .check import (
         ClusterView,
         Finding,

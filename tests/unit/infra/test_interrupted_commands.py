@@ -31,7 +31,7 @@ READS = {
     "master list", "cluster check", "upgrade status", "copy list", "source list", "dead-letter list",
     "decisions list", "decisions tail", "decisions explain",
     "quarantine list", "fs uuid", "local-replica list", "local-replica dump", "wal dump", "cmeta dump", "cmeta print",
-    "superblock dump",
+    "superblock dump", "security list",
 }  # fmt: skip
 NOTHING_SENT = "nyala: interrupted: nothing was sent\n"
 INTERRUPTED = """
