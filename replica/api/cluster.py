@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from nyala.replica.client import Client, ClientOptions, NotApplied, SourceFormat, parse_masters
+from nyala.replica.client import Client, ClientOptions, NotApplied, SourceFormat, load_credentials, parse_masters
 from nyala.replica.types import (
     PLAINTEXT,
     Code,
@@ -220,12 +220,14 @@ def connect(
     kafka: str = "",
     kafka_properties: Mapping[str, str] | None = None,
     options: ClientOptions | None = None,
+    tls: str | os.PathLike[str] | None = None,
 ) -> Cluster:
     """Connect to the cluster of these masters: "host:port" or "host:port,host:port"; default: NYALA_MASTERS.
 
     `kafka`: where the topics of its tables are made, "host:port[,host:port]"; default: the Kafka that the masters name.
     `kafka_properties`: how to log in there: properties of Kafka's Java client, for example {"security.protocol":
-    "SSL"}.
+    "SSL"}. `tls`: the directory of this client's certificate, which `nyala security issue` makes; default: NYALA_TLS,
+    without it no TLS.
 
     Calls a master before it returns, so that a wrong address raises NotApplied(UNAVAILABLE) here.
     """
@@ -243,13 +245,15 @@ def connect(
         valid(kafka_addresses, kafka)
     if options is not None:
         valid(check_kind, options, ClientOptions, "options=")
+    if tls is not None and not (isinstance(tls, str | os.PathLike) and os.fspath(tls)):
+        raise invalid_argument("tls= takes a directory", 'give it as in tls="/etc/nyala/client"', got=as_given(tls))
     properties = {} if kafka_properties is None else valid(check_kind, kafka_properties, Mapping, "kafka_properties=")
     if any(not isinstance(text, str) for pair in properties.items() for text in pair):
         # The values are not shown: one of them is a password.
         raise invalid_argument("kafka_properties= has names and values that are text", "give each as a str")
     try:
         security = KafkaSecurity(tuple(sorted(properties.items())))
-        client = Client(parse_masters(address), options)
+        client = Client(parse_masters(address), options, None if tls is None else load_credentials(tls))
     except Refused as e:
         raise NotApplied(e.code, e.what, e.values) from e
     try:

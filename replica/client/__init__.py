@@ -1,6 +1,7 @@
 """Leader look-up, safe retries, pipelined writes, consistent scans and admin calls. No Spark, no asyncio."""
 
 from nyala.replica.rows import ScanSpec, SourceFormat, WriterSchemaInfo
+from nyala.replica.rpc import load_credentials
 
 from .batching import WireBatch, cut, wire_batches
 from .client import Client, ReadLoad, parse_masters, shared_client

@@ -6,7 +6,7 @@ import os
 import threading
 from typing import Any
 
-from nyala.replica.rpc import channel_to, pb_grpc
+from nyala.replica.rpc import ANY_MEMBER, MASTER_ROLE, Credentials, channel_to, pb_grpc, tls_problem
 from nyala.replica.types import Address, Code, Refused
 
 from .write_links import SmallWrites
@@ -18,10 +18,12 @@ class Channels:
     Concurrency: any thread. After a fork, the child makes channels of its own: those of the parent do not work there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, credentials: Credentials | None = None) -> None:
+        """`credentials`: for TLS; default those of this process."""
+        self._credentials = credentials
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._channels: dict[Address, Any] = {}
+        self._channels: dict[tuple[Address, str], Any] = {}
         self._stubs: dict[tuple[Address, str], Any] = {}
         self._writes: dict[Address, SmallWrites] = {}
         self._closed = False
@@ -37,8 +39,13 @@ class Channels:
         with self._lock:
             found = self._writes.get(address)
             if found is None:
-                found = self._writes[address] = SmallWrites(stub, address)
+                found = self._writes[address] = SmallWrites(stub, address, self._credentials)
             return found
+
+    def tls_problem(self, address: Address) -> str:
+        """Return why the process at `address` does not let this client in, if that is because of TLS; otherwise an
+        empty text. Blocks for a few seconds at most."""
+        return tls_problem(address, self._credentials)
 
     def master(self, address: Address) -> Any:
         """Return a MasterService stub."""
@@ -58,10 +65,11 @@ class Channels:
                 raise Refused(Code.ILLEGAL_STATE, "this client is closed; connect anew", server=address)
             stub = self._stubs.get((address, kind))
             if stub is None:
-                channel = self._channels.get(address)
+                to = MASTER_ROLE if kind == "master" else ANY_MEMBER
+                channel = self._channels.get((address, to))
                 if channel is None:
-                    channel = channel_to(address)
-                    self._channels[address] = channel
+                    channel = channel_to(address, to=to, credentials=self._credentials)
+                    self._channels[address, to] = channel
                 stub = self._stubs[address, kind] = make(channel)
             return stub
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
-from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
+from nyala.replica.rpc import Credentials, credentials_of_process, opid_from_pb, opid_to_pb, pb
 from nyala.replica.types import Address, Code, OpId, Refused, only_reads, shown
 
 from .admin import Admin
@@ -47,9 +47,15 @@ class Client(Admin):
     Concurrency: any thread; each of its writers: one thread.
     """
 
-    def __init__(self, masters: Sequence[str | Address], options: ClientOptions | None = None) -> None:
+    def __init__(
+        self,
+        masters: Sequence[str | Address],
+        options: ClientOptions | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """`credentials`: for TLS; default those in the directory NYALA_TLS, none without it."""
         self.options = options or ClientOptions()
-        self._channels = Channels()
+        self._channels = Channels(credentials or credentials_of_process())
         addresses = [m if isinstance(m, Address) else _address(m) for m in masters]
         self._all_masters = Masters(addresses, self._channels, self.options)
         self.locator = Locator(self._look_up)

@@ -180,7 +180,9 @@ class Masters:
         cluster."""
         if error.code is Code.UNAVAILABLE and attempts.count >= 3 * len(self.addresses):
             cause = error.what.removeprefix(UNREACHABLE)
+            tls = next(filter(None, map(self._channels.tls_problem, self.addresses)), "")
             what = next((what for what, texts in NO_GRPC.items() if any(text in cause for text in texts)), NOBODY)
+            what = tls or what
             told = Refused(error.code, what, asked=", ".join(map(str, self.addresses)), cause=cause)
             raise final(told, unknown=attempts.unknown)
 

@@ -19,7 +19,16 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from nyala.replica.rpc import HEAD_BYTES, body_length, connection_to, frame, pb, raise_if_error, set_keep_alive
+from nyala.replica.rpc import (
+    HEAD_BYTES,
+    Credentials,
+    body_length,
+    connection_to,
+    frame,
+    pb,
+    raise_if_error,
+    set_keep_alive,
+)
 from nyala.replica.types import Address, Applied, Code, Refused, limits
 
 from .retry import NO_ANSWER, refusal_of_rpc_error
@@ -300,9 +309,10 @@ class LinkedWrite:
 class SmallWrites:
     """Small writes to one server. Concurrency: any thread."""
 
-    def __init__(self, stub: Any, address: Address) -> None:
+    def __init__(self, stub: Any, address: Address, credentials: Credentials | None = None) -> None:
         self._stub = stub
         self._address = address
+        self._credentials = credentials
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._link: _Link | None = None
@@ -362,7 +372,7 @@ class SmallWrites:
                 raise refusal_of_rpc_error(error, mutates=False) from error
             raise_if_error(granted.error)
             try:
-                self._link = _Link(_connected(self._address, granted, deadline))
+                self._link = _Link(self._connected(granted, dest_uuid, deadline))
             except OSError:
                 # A firewall that lets only the server's gRPC port through must not stop writes.
                 self._calls_until = time.monotonic() + _CALLS_INSTEAD_S
@@ -371,21 +381,19 @@ class SmallWrites:
                 self.close()  # which came too early for this one
             return self._link
 
-
-def _connected(address: Address, granted: pb.OpenWritesReply, deadline: float) -> socket.socket:
-    """Return a connection whose ticket the server has accepted; OSError if there is none in time."""
-    left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
-    sock = connection_to(address, granted.port, left)
-    try:
-        set_keep_alive(sock, _SILENCE_MS)
-        sock.sendall(frame(granted.ticket))
-        if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):
-            raise ConnectionError("the server did not take the ticket")
-        sock.setblocking(False)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
+    def _connected(self, granted: pb.OpenWritesReply, dest_uuid: str, deadline: float) -> socket.socket:
+        """Return a connection whose ticket the server has accepted; OSError if there is none in time."""
+        left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
+        sock = connection_to(self._address, granted.port, granted.ticket, dest_uuid, left, self._credentials)
+        try:
+            set_keep_alive(sock, _SILENCE_MS)
+            if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):
+                raise ConnectionError("the server did not take the ticket")
+            sock.setblocking(False)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
 
 def _send_all(sock: socket.socket, data: bytes, deadline: float) -> None:

@@ -19,6 +19,7 @@ from .process import serve
 HELPS = {
     "listen": "host:port; port 0 takes a free one",
     "advertise": "host:port that others are told",
+    "tls": "directory of this process's certificate, of `nyala security issue`; without it, all connections are open",
     "peer_port": "for other masters' links, on the same host; 0: a free one",
     "ready_file": "written when the master listens",
     "parent_fd": "end when this pipe closes",
@@ -46,6 +47,7 @@ def _options(argv: list[str]) -> MasterOptions:
         help="a replica that logs and votes takes a lost one's place at once, and gets its data while it votes",
     )
     add_options(parser, MasterOptions, HELPS)
+    parser.add_argument("--insecure", action="store_true", help="listen beyond loopback without --tls")
     add_options(parser, Caps, {"moves_max": "moves at once", "moves_per_server_max": "those of one server at once"})
     args = vars(parser.parse_args(argv))
     for several in ("peers", "join"):

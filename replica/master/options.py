@@ -14,13 +14,17 @@ ABANDONED_COPY_GRACE_MS_MAX = 24 * 3600 * 1000
 class MasterOptions:
     """Options of one master; validated at construction.
 
-    Stable: root, listen, advertise, peers, join, kafka, topic_prefix, execute_decisions, metrics_port.
+    Stable: root, listen, tls, insecure, advertise, peers, join, kafka, topic_prefix, execute_decisions, metrics_port.
     Experimental: everything else.
     """
 
     root: str
     listen: str = "127.0.0.1:0"
     advertise: str = ""
+    tls: str = ""
+    """The directory of this process's TLS credentials; empty: no TLS."""
+    insecure: bool = False
+    """Whether it may listen beyond loopback without TLS."""
     peer_port: int = 0
     """The port to which other masters' links connect, on the host of `listen`; 0: the kernel chooses a free one."""
     peers: tuple[Address, ...] = ()

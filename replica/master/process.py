@@ -20,7 +20,16 @@ from nyala.replica.fs import (
     say_ready,
     when_parent_ends,
 )
-from nyala.replica.rpc import ConnectionBound, RequestChecks, listen_on, new_server, pb_grpc
+from nyala.replica.rpc import (
+    MASTER_ROLE,
+    ConnectionBound,
+    RequestChecks,
+    check_directory_uuid,
+    listen_on,
+    new_server,
+    pb_grpc,
+    start_as,
+)
 from nyala.replica.transport import PeerNetwork, PeerServicer, SenderCheck
 from nyala.replica.types import (
     Address,
@@ -95,20 +104,23 @@ class MasterProcess:
     async def run(self) -> int:
         """Serve until a signal or the parent's end; returns the exit code."""
         asyncio.get_running_loop().set_default_executor(started_pool(limits.LOOP_THREADS, "loop"))
+        own = start_as(MASTER_ROLE, self.options.tls, self.options.listen, self.options.insecure)
         with lock_root(self.options.root):
             disk = RealDisk(self.options.root)
             try:
                 with self._pauses:
-                    await self._run(disk)
+                    await self._run(disk, own)
             except Corruption as error:
                 raise damaged(error, disk) from error
         if self.failure:
             return RESIGN_EXIT_CODE
         return REMOVED_EXIT_CODE if self._left is not None else 0
 
-    async def _run(self, disk: RealDisk) -> None:
-        instance = open_or_format(disk, self.clock, kind=MASTER)
+    async def _run(self, disk: RealDisk, uuid: str) -> None:
+        """`uuid`: the one in this process's certificate; empty without TLS."""
+        instance = open_or_format(disk, self.clock, kind=MASTER, uuid=uuid)
         uuid = instance.uuid
+        check_directory_uuid(uuid)
         need_catalog(disk, instance, joins=bool(self.options.join))
         joins = bool(self.options.join) and not has_catalog(disk)
         address = await self._listen()

@@ -3,7 +3,7 @@
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
 from .calls_in_flight import Call, CallBounds, CallsInFlight
-from .checked_server import Context, RequestChecks, checked_request, host_of_caller, new_server
+from .checked_server import Context, RequestChecks, caller_of, checked_request, host_of_caller, new_server
 from .connection_bound import ConnectionBound
 from .connection_options import (
     ANSWER_CHANNEL_OPTIONS,
@@ -26,6 +26,9 @@ from .connections import (
     frame,
     frame_parts,
     listen_on,
+    secure_accepted,
+    secured,
+    tls_problem,
 )
 from .credentials import (
     ANY_MEMBER,
@@ -56,6 +59,7 @@ from .reported_replicas import reported_replica_from_pb
 from .request_bounds import count_fields
 from .request_errors import NamedRequest, as_refusal, check_name, check_tablet_id
 from .request_fields import check_fields
+from .speakers import may_speak
 from .table_descriptions import (
     check_description,
     check_numbers,

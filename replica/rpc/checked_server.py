@@ -1,7 +1,8 @@
 """The gRPC server of masters and tablet servers: a request is measured and checked before its handler sees it.
 
-It checks every call of every service: the request's bytes and number of fields before it is parsed; its names, ids and
-numbers before the handler runs. A refusal is in the reply's `error`, like all other errors.
+It checks every call of every service: with TLS, the caller's certificate; the request's bytes and number of fields
+before it is parsed; its names, ids and numbers, and whether it speaks for the holder of the certificate, before the
+handler runs. A refusal is in the reply's `error`, like all other errors.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from . import nyala_pb2 as pb
 from .call_costs import answered_cost, arrival_cost, fields_cost, request_cost
 from .calls_in_flight import Call, CallsInFlight
 from .connection_options import SERVER_OPTIONS, receiving
+from .credentials import Named, credentials_of_process, named_by, uris_in
 from .errors import error_to_pb
 from .hosts import host_of_peer
 from .request_bounds import check_size, count_fields, many_fields
 from .request_fields import check_fields
 from .request_slots import RequestSlots
+from .speakers import check_speaker
 
 Handler = Any
 """A grpc.RpcMethodHandler."""
@@ -38,6 +41,15 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 def host_of_caller(context: Context | None) -> str:
     """The host from which a call comes, as all bounds per host count it; empty for a call within this process."""
     return "" if context is None else host_of_peer(str(context.peer()))
+
+
+def caller_of(context: Context | None) -> Named | None:
+    """The holder of the certificate with which a call came; None without TLS, or for a call within this process.
+
+    Whether it is of this cluster was checked when the call began.
+    """
+    uris = [] if context is None else uris_in(context.auth_context())
+    return next((found for uri in uris if (found := named_by(uri))), None)
 
 
 def new_server(checks: RequestChecks | None = None, *, request_bytes_max: int = limits.GRPC_MESSAGE_BYTES_MAX) -> Any:
@@ -95,6 +107,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         free memory back to the kernel; called in a thread.
         """
         self._give_back_memory = give_back
+        self._credentials = credentials_of_process()
         self._wait_s = wait_s
         self.under_way = under_way or CallsInFlight()
         self.short_requests = slots(turn_s=limits.SHORT_REQUEST_TURN_S)
@@ -168,9 +181,15 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         host = host_of_caller(context)
         call = self.under_way.begin(host, limits.CALL_BEGUN_BYTES)
         context.add_done_callback(lambda _: call.end())
+        caller: Named | None = None
+        if self._credentials is not None:
+            caller = self._credentials.holder_calling(context.auth_context())
         data = await self._receive(method, host, context)
         call.add(arrival_cost(method, len(data), request_class.DESCRIPTOR))
-        return call, await self._request(method, data, request_class, call)
+        request = await self._request(method, data, request_class, call)
+        if caller is not None:
+            check_speaker(method, request, caller)
+        return call, request
 
     async def _receive(self, method: str, host: str, context: Context) -> bytes:
         """The bytes of the request. Refused OVERLOADED if the call gets no slot in time; the call ends with a gRPC

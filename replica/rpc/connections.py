@@ -1,6 +1,9 @@
 """All connecting and listening of servers, masters and clients: gRPC channels, and connections of our own.
 
-Rules for all of them, for example encryption and authentication, belong here.
+A process with TLS credentials makes and accepts all of them with TLS 1.3, and both ends show a certificate of the
+cluster. On a connection of our own, the ticket comes first, in the clear: it has been granted over gRPC to a caller
+with a certificate, and it is good for one connection. So a process without a certificate cannot begin a handshake
+there. The end that accepts answers the ticket with an empty frame, and the handshake follows.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ import grpc.aio
 from nyala.replica.types import Address, Code, Refused
 
 from .connection_options import CHANNEL_OPTIONS, ONCE_CHANNEL_OPTIONS, Options
+from .credentials import ANY_MEMBER, HANDSHAKE_S_MAX, Credentials, Named, credentials_of_process
 from .errors import TooLong, too_long
+from .threaded_tls import handshaken
+from .tls_problems import handshake_problem
 
 HEAD_BYTES = 4
 """The bytes at the beginning of a frame on our own connections: its body's length, big-endian."""
@@ -25,25 +31,47 @@ _JOINED_BYTES_MAX = 256 << 10
 """A longer body is written separately from its head, because a copy would cost more than a second write."""
 
 
-def channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS) -> grpc.Channel:
-    """A channel for threads to the gRPC server at `host:port`."""
-    return grpc.insecure_channel(str(address), options=options)
+def channel_to(
+    address: Address | str,
+    options: Options = CHANNEL_OPTIONS,
+    *,
+    to: str = ANY_MEMBER,
+    credentials: Credentials | None = None,
+) -> grpc.Channel:
+    """A channel for threads to the gRPC server at `host:port`.
+
+    With TLS, its certificate must be that of `to`: of a role, of a uuid, or of any server or master. `credentials`:
+    default those of this process.
+    """
+    found = credentials or credentials_of_process()
+    if found is None:
+        return grpc.insecure_channel(str(address), options=options)
+    return grpc.secure_channel(str(address), found.grpc_channel, options=_naming(options, found, to))
 
 
-def async_channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS) -> grpc.aio.Channel:
-    """The same for an event loop."""
-    return grpc.aio.insecure_channel(str(address), options=options)
+def async_channel_to(
+    address: Address | str, options: Options = CHANNEL_OPTIONS, *, to: str = ANY_MEMBER
+) -> grpc.aio.Channel:
+    """The same for an event loop, with the credentials of this process."""
+    found = credentials_of_process()
+    if found is None:
+        return grpc.aio.insecure_channel(str(address), options=options)
+    return grpc.aio.secure_channel(str(address), found.grpc_channel, options=_naming(options, found, to))
+
+
+def _naming(options: Options, credentials: Credentials, to: str) -> tuple[tuple[str, int | str], ...]:
+    return (*options, ("grpc.ssl_target_name_override", credentials.expected(to)))
 
 
 @asynccontextmanager
 async def channel_for_one_call(
-    address: Address, options: Options = ONCE_CHANNEL_OPTIONS
+    address: Address, options: Options = ONCE_CHANNEL_OPTIONS, *, to: str = ANY_MEMBER
 ) -> AsyncIterator[grpc.aio.Channel]:
     """A channel for one call to the process at this address. Refused UNAVAILABLE if the call fails, CORRUPTION
     after an answer that is longer than `options` allow, and TOO_LARGE if the request is too long for the process."""
     # With the scheme, because gRPC would take a host called `unix` or `xds` for one.
     try:
-        async with async_channel_to(f"dns:///{address}", options) as channel:
+        async with async_channel_to(f"dns:///{address}", options, to=to) as channel:
             yield channel
     except grpc.aio.AioRpcError as error:
         raise failed_call(error, address, options) from error
@@ -64,9 +92,27 @@ def failed_call(error: grpc.aio.AioRpcError, address: Address, options: Options)
     return Refused(Code.UNAVAILABLE, "nobody answers there", address=address, reason=error.code().name)
 
 
-def listen_on(server: Any, address: str) -> int:
-    """Let gRPC `server` listen at `address` (host:port) and return the port; Refused ILLEGAL_STATE if it cannot."""
+def tls_problem(address: Address, credentials: Credentials | None = None, timeout_s: float = 1.0) -> str:
+    """The reason why a process that listens at this address does not let the caller in, as text for a user, found by
+    one more connection; empty if it has nothing to do with TLS. Blocks. `credentials`: default those of this process.
+    """
+    found = credentials or credentials_of_process()
     try:
+        with socket.create_connection((address.host.strip("[]"), address.port), timeout_s) as sock:
+            return handshake_problem(sock, found)
+    except OSError:
+        return ""
+
+
+def listen_on(server: Any, address: str) -> int:
+    """Let gRPC `server` listen at `address` (host:port) and return the port; Refused ILLEGAL_STATE if it cannot.
+
+    If this process has credentials, callers without a certificate of the same CA get no connection.
+    """
+    found = credentials_of_process()
+    try:
+        if found is not None:
+            return int(server.add_secure_port(address, found.grpc_server))
         return int(server.add_insecure_port(address))
     except RuntimeError as error:
         raise Refused(
@@ -76,14 +122,114 @@ def listen_on(server: Any, address: str) -> int:
         ) from error
 
 
-def connection_to(address: Address, port: int, timeout_s: float) -> socket.socket:
-    """A connection for threads to the `port` that the server at `address` granted; OSError if none comes in time."""
-    return socket.create_connection((address.host.strip("[]"), port), timeout_s)
+def connection_to(
+    address: Address, port: int, ticket: bytes, to: str, timeout_s: float, credentials: Credentials | None = None
+) -> socket.socket:
+    """A connection for threads to the `port` that the server `to` at `address` granted, which has got the ticket.
+
+    OSError if none comes in time. `credentials`: default those of this process.
+    """
+    found = credentials or credentials_of_process()
+    sock = socket.create_connection((address.host.strip("[]"), port), timeout_s)
+    try:
+        sock.sendall(frame(ticket))
+        if found is None:
+            return sock
+        if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):
+            raise ConnectionError("the server did not take the ticket, or speaks no TLS")
+        return handshaken(sock, found.calling, found.expected(to))
+    except BaseException:
+        sock.close()
+        raise
 
 
-async def async_connection_to(address: Address, port: int, protocol: asyncio.BaseProtocol) -> None:
-    """The same for an event loop; OSError."""
-    await asyncio.get_running_loop().create_connection(lambda: protocol, address.host.strip("[]"), port)
+def secured(sock: socket.socket, credentials: Credentials) -> tuple[socket.socket, Named]:
+    """An accepted connection whose ticket was right, after its handshake, and the holder of its caller's certificate.
+
+    It blocks for at most `HANDSHAKE_S_MAX` seconds. OSError, or Refused WRONG_CLUSTER; then it is closed.
+    """
+    try:
+        sock.settimeout(HANDSHAKE_S_MAX)
+        sock.sendall(frame(b""))
+        made = handshaken(sock, credentials.accepting, None)
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        return made, credentials.holder_of(made)
+    except BaseException:
+        made.close()
+        raise
+
+
+async def async_connection_to(
+    address: Address, port: int, ticket: bytes, to: str, protocol: asyncio.BaseProtocol
+) -> None:
+    """As `connection_to`, for an event loop: `protocol` gets the connection; OSError."""
+    loop, found, host = asyncio.get_running_loop(), credentials_of_process(), address.host.strip("[]")
+    if found is None:
+        transport, _ = await loop.create_connection(lambda: protocol, host, port)
+        transport.write(frame(ticket))
+        return
+    transport, go_ahead = await loop.create_connection(_GoAhead, host, port)
+    try:
+        transport.write(frame(ticket))
+        await go_ahead.come
+        secure = await loop.start_tls(
+            transport,
+            protocol,
+            found.calling,
+            server_hostname=found.expected(to),
+            ssl_handshake_timeout=HANDSHAKE_S_MAX,
+        )
+        if secure is None:
+            raise ConnectionError("the connection ended in the handshake")
+    except BaseException:
+        transport.abort()
+        raise
+    protocol.connection_made(secure)
+
+
+class _GoAhead(asyncio.Protocol):
+    """Waits for the empty frame that answers a ticket, and reads nothing after it."""
+
+    def __init__(self) -> None:
+        self.come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport: Any = None
+        self._data = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) >= HEAD_BYTES and not self.come.done():
+            self._transport.pause_reading()
+            if self._data == frame(b""):
+                self.come.set_result(None)
+            else:
+                self.come.set_exception(ConnectionError("the server did not answer the ticket, or speaks no TLS"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.come.done():
+            self.come.set_exception(ConnectionError("the server did not take the ticket, or speaks no TLS"))
+            self.come.exception()
+
+
+async def secure_accepted(
+    transport: asyncio.Transport, protocol: asyncio.BaseProtocol, credentials: Credentials
+) -> tuple[asyncio.Transport, Named]:
+    """As `secured`, for an event loop: the transport from now on, and the holder of the caller's certificate.
+
+    `protocol` may get bytes before this returns, and is not told of an end before the handshake is complete.
+    """
+    transport.write(frame(b""))
+    secure = await asyncio.get_running_loop().start_tls(
+        transport, protocol, credentials.accepting, server_side=True, ssl_handshake_timeout=HANDSHAKE_S_MAX
+    )
+    if secure is None:
+        raise ConnectionError("the connection ended in the handshake")
+    return secure, credentials.holder_of(secure.get_extra_info("ssl_object"))
 
 
 async def accept_on(host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:

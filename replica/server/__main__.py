@@ -16,6 +16,7 @@ from .process import main
 HELPS = {
     "listen": "host:port; port 0 takes a free one",
     "advertise": "host:port that others are told, if not the listening one; masters call it before this server counts",
+    "tls": "directory of this process's certificate, of `nyala security issue`; without it, all connections are open",
     "peer_port": "for links of other servers and clients, on the same host; 0: a free one",
     "ready_file": "written as JSON once the server listens",
     "parent_fd": "pipe whose end means: stop",
@@ -40,6 +41,7 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
     parser.add_argument("--root", required=True, help="directory of this server; formatted at the first start")
     parser.add_argument("--masters", default="", help="host:port,host:port of all masters")
     add_options(parser, ServerOptions, HELPS)
+    parser.add_argument("--insecure", action="store_true", help="listen beyond loopback without --tls")
     parser.add_argument(
         "--unsafe-no-wal-sync", action="store_true", help="unsafe: a power loss forgets acknowledged writes"
     )

@@ -14,7 +14,8 @@ _LOCATION = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 class ServerOptions:
     """Options of one tablet server; validated at construction.
 
-    Stable: root, listen, masters, location, metrics_port. Experimental: everything else. Unsafe: wal_sync.
+    Stable: root, listen, tls, insecure, masters, location, metrics_port. Experimental: everything else.
+    Unsafe: wal_sync.
     """
 
     root: str
@@ -22,6 +23,10 @@ class ServerOptions:
     """host:port; port 0: the kernel chooses a free one."""
     advertise: str = ""
     """host:port at which masters, servers and clients reach this server; empty: the listening address."""
+    tls: str = ""
+    """The directory of this process's TLS credentials; empty: no TLS."""
+    insecure: bool = False
+    """Whether it may listen beyond loopback without TLS."""
     peer_port: int = 0
     """The port for links, on the host of `listen`; 0: the kernel chooses a free one. Others learn it from
     `OpenLink`."""

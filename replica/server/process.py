@@ -23,7 +23,16 @@ from nyala.replica.fs import (
     say_ready,
     when_parent_ends,
 )
-from nyala.replica.rpc import ConnectionBound, RequestChecks, listen_on, new_server, pb_grpc
+from nyala.replica.rpc import (
+    SERVER_ROLE,
+    ConnectionBound,
+    RequestChecks,
+    check_directory_uuid,
+    listen_on,
+    new_server,
+    pb_grpc,
+    start_as,
+)
 from nyala.replica.tablet_copy.wire import RemoteCopySource
 from nyala.replica.transport import PeerNetwork, PeerServicer, SenderCheck
 from nyala.replica.types import (
@@ -277,6 +286,7 @@ def main(options: ServerOptions) -> int:
     """Open the directory and serve; returns the exit code. If it cannot start, it prints the reason in one line."""
     log_to_stderr()
     try:
+        uuid = start_as(SERVER_ROLE, options.tls, options.listen, options.insecure)
         with lock_root(options.root):
             keep_memory_low()
             without_pandas()
@@ -284,7 +294,8 @@ def main(options: ServerOptions) -> int:
             raise_open_files_limit()
             disk = RealDisk(options.root)
             refuse_fenced(disk)
-            instance = open_or_format(disk, SystemClock())
+            instance = open_or_format(disk, SystemClock(), uuid=uuid)
+            check_directory_uuid(instance.uuid)
             check_durable_state(disk, instance)
             mark_folders(disk, instance)
             return asyncio.run(TabletServer(options, disk, instance).run())

@@ -92,7 +92,7 @@ async def open_link(
     and CORRUPTION if the answer is none that a server sends.
     """
     async with asyncio.timeout(options.connect_timeout_ms / 1000):
-        async with async_channel_to(target) as channel:
+        async with async_channel_to(target, to=dest_uuid) as channel:
             await channel.channel_ready()
             stub = pb_grpc.PeerServiceStub(channel)
             reply = await stub.OpenLink(
@@ -109,5 +109,4 @@ async def open_link(
             raise refusal
         if not 0 < reply.port < 65536:
             raise Refused(Code.INVALID_ARGUMENT, "the server names no port for links", port=reply.port)
-        await async_connection_to(target, reply.port, link)
-        link.send(reply.ticket)
+        await async_connection_to(target, reply.port, reply.ticket, dest_uuid, link)

@@ -13,8 +13,16 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nyala.replica.rpc import accept_on, counted_host, set_keep_alive
-from nyala.replica.types import limits
+from nyala.replica.rpc import (
+    Credentials,
+    accept_on,
+    counted_host,
+    credentials_of_process,
+    may_speak,
+    secure_accepted,
+    set_keep_alive,
+)
+from nyala.replica.types import Refused, limits
 
 from .connection_quota import SERVERS, STRANGERS, WITHOUT_TICKET, ConnectionQuota
 from .frame_reader import Arrivals, FrameReader
@@ -66,6 +74,7 @@ class Listener:
         self.arrivals = Arrivals()
         self._options = options or PeerOptions()
         self._knows = knows
+        self.credentials = credentials_of_process()
         self._server: asyncio.Server | None = None
         now_s = asyncio.get_running_loop().time
         self._now_s = now_s
@@ -217,6 +226,10 @@ class _Incoming(FrameReader):
         self.sender: str | None = None
         self.proven = False
         self.address = ""
+        self._securing: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []
+        """The frames that came right after the handshake, before the certificate was checked: at most what one
+        iteration of the loop reads."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """[asyncio] A new connection."""
@@ -226,6 +239,8 @@ class _Incoming(FrameReader):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """[asyncio] The other end or this server ended the connection."""
+        if self.transport is None:
+            return
         if self.error is not None:
             level = logging.WARNING if self.sender is not None else logging.DEBUG  # any process may connect, and often
             _log.log(level, "a link of %s was ended: %s", self.sender or "nobody", self.error)
@@ -243,16 +258,41 @@ class _Incoming(FrameReader):
             if not self._listener.take(self.sender, body, self.proven):
                 self.abort()
             return
+        if self._securing is not None:
+            self._early.append(body)
+            return
         use = self._listener.use_ticket(self, body)
         if use is None:
             self.fail(ValueError("its first frame is no ticket that was given out"))
         elif isinstance(use, str):
-            self.sender, self.frame_bytes_max = use, limits.GRPC_MESSAGE_BYTES_MAX
+            self.frame_bytes_max = limits.GRPC_MESSAGE_BYTES_MAX
+            if self._listener.credentials is None:
+                self.sender = use
+            elif self.transport is not None:
+                self._securing = asyncio.create_task(self._secure(use, self.transport, self._listener.credentials))
         elif self.transport is not None:
             sock = self.transport.get_extra_info("socket").dup()
             self.abort()  # the loop no longer uses it; the connection goes on in the copy
             sock.setblocking(True)
             use(sock)
+
+    async def _secure(self, uuid: str, transport: asyncio.Transport, credentials: Credentials) -> None:
+        """Go on with TLS; the link ends if the certificate is not that of its sender."""
+        try:
+            secure, holder = await secure_accepted(transport, self, credentials)
+            if not may_speak(holder, uuid):
+                raise ConnectionError(f"a link of {uuid} came with the certificate of {holder}")
+        except (OSError, Refused) as error:
+            self.fail(error)
+            self.connection_lost(error)  # asyncio tells of no end within a handshake
+            return
+        if self.transport is None:
+            secure.abort()
+            return
+        self.transport, self.sender = secure, uuid
+        early, self._early = self._early, []
+        for body in early:
+            self.on_frame(body)
 
 
 def address_of(peername: object) -> str:

@@ -43,7 +43,7 @@ async def ask(own_uuid: str, uuid: str, address: Address, link_number: int) -> A
     A process of 0.2.0 does not know the call, and sends no link number. It only has to be there.
     """
     try:
-        async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS) as channel:
+        async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS, to=uuid) as channel:
             stub = pb_grpc.PeerServiceStub(channel)
             request = pb.ProcessRequest(dest_uuid=uuid, from_uuid=own_uuid, process=link_number)
             try:

@@ -38,6 +38,10 @@ class _Context:
     def peer(self) -> str:
         return "ipv4:127.0.0.1:5"
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        """[gRPC] Return nothing: the caller has no certificate."""
+        return {}
+
     def time_remaining(self) -> None:
         """Return nothing: the caller gives no deadline."""
 

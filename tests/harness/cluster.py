@@ -100,6 +100,8 @@ class ServerProcess:
         ready.unlink(missing_ok=True)
         listen = self.address or f"{self.host}:0"
         arguments = ["--root", str(self.root), "--listen", listen, "--ready-file", str(ready), *self.extra]
+        if "--tls" not in arguments and not listen.startswith(("127.", "[::1]", "localhost")):
+            arguments.append("--insecure")
         environment = {**os.environ, **self.env, **(env or {})}
         if self.prefix or not forkable(environment):
             command = [*self.prefix, sys.executable, "-m", self.module, *arguments]

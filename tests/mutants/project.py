@@ -223,7 +223,7 @@ MUTANTS = (
         test="tests/tidy/test_connections.py::test_connections_are_made_in_one_place",
         file="replica/transport/link.py",
         function="open_link",
-        before="await async_connection_to(target, reply.port, link)",
+        before="await async_connection_to(target, reply.port, reply.ticket, dest_uuid, link)",
         after="await asyncio.get_running_loop().create_connection(lambda: link, target.host, reply.port)",
         on_disk=True,
     ),

@@ -95,14 +95,14 @@ MUTANTS = (
         file="replica/server/runtime/channels.py",
         function="Channels.get",
         before="""
-            channel = self._channels[address] = async_channel_to(address)
+            channel = self._channels[address, to] = async_channel_to(address, to=to)
         """,
         after="""
             import socket
 
             host, _, port = address.rpartition(":")
             place = f"{socket.gethostbyname(host)}:{port}"
-            channel = self._channels[address] = async_channel_to(place)
+            channel = self._channels[address, to] = async_channel_to(place, to=to)
         """,
     ),
     Mutant(

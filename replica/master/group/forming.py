@@ -13,6 +13,7 @@ import grpc.aio
 from nyala.replica.fs import MASTER
 from nyala.replica.rpc import (
     ANSWER_CHANNEL_OPTIONS,
+    MASTER_ROLE,
     address_from_pb,
     async_channel_to,
     channel_for_one_call,
@@ -73,7 +74,7 @@ class MasterBuild(NamedTuple):
 async def ask_build(address: Address) -> MasterBuild:
     """The uuid and the build of the master at an address; Refused UNAVAILABLE if none answers in time, and
     CORRUPTION after an answer that no master sends."""
-    async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS) as channel:
+    async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS, to=MASTER_ROLE) as channel:
         found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
     check_reply(found, _SENDER)
     joining = found.joining
@@ -89,7 +90,7 @@ async def ask_build(address: Address) -> MasterBuild:
 
 
 async def _identity(address: Address, own: str) -> tuple[str, Address]:
-    async with async_channel_to(address, ANSWER_CHANNEL_OPTIONS) as channel:
+    async with async_channel_to(address, ANSWER_CHANNEL_OPTIONS, to=MASTER_ROLE) as channel:
         stub = pb_grpc.MasterServiceStub(channel)
         waiting = ""
         while True:

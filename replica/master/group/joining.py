@@ -15,7 +15,15 @@ import grpc.aio
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import MASTER
-from nyala.replica.rpc import ANSWER_CHANNEL_OPTIONS, channel_for_one_call, check_reply, config_from_pb, pb, pb_grpc
+from nyala.replica.rpc import (
+    ANSWER_CHANNEL_OPTIONS,
+    MASTER_ROLE,
+    channel_for_one_call,
+    check_reply,
+    config_from_pb,
+    pb,
+    pb_grpc,
+)
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import CopyAttempt, TargetCopy, settle_at_startup
 from nyala.replica.tablet_copy.wire import RemoteCopySource
@@ -54,7 +62,7 @@ class MasterSeen(NamedTuple):
 async def look_at(address: Address) -> MasterSeen | None:
     """The master at an address and its group; None if none answers, or if it belongs to no group yet."""
     try:
-        async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS) as channel:
+        async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS, to=MASTER_ROLE) as channel:
             stub = pb_grpc.MasterServiceStub(channel)
             identity = check_reply(await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S), "the master")
             replica = check_reply(await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S), "the master").replica

@@ -10,6 +10,7 @@ import grpc.aio
 
 from nyala.replica.rpc import (
     ANSWER_CHANNEL_OPTIONS,
+    SERVER_ROLE,
     channel_for_one_call,
     check_reply,
     check_status,
@@ -74,14 +75,14 @@ class GrpcTabletServers:
 
     async def identity(self, address: Address) -> Identity:
         """See `TabletServers`."""
-        async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS) as channel:
+        async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS, to=SERVER_ROLE) as channel:
             reply = await pb_grpc.TabletServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
         check_reply(reply, _SENDER)
         return Identity(reply.uuid, reply.kind, reply.cluster_id)
 
     async def is_process(self, uuid: str, address: Address, process: int) -> bool | None:
         """See `TabletServers`."""
-        async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS) as channel:
+        async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS, to=uuid) as channel:
             request = pb.ProcessRequest(dest_uuid=uuid, process=process)
             try:
                 reply = await pb_grpc.TabletServiceStub(channel).IsProcess(request, timeout=ASK_TIMEOUT_S)
@@ -96,7 +97,7 @@ class GrpcTabletServers:
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
     ) -> Sequence[ReportedReplica]:
         """See `TabletServers`."""
-        async with channel_for_one_call(next(iter(addresses)), ANSWER_CHANNEL_OPTIONS) as channel:
+        async with channel_for_one_call(next(iter(addresses)), ANSWER_CHANNEL_OPTIONS, to=uuid) as channel:
             request = pb.ListTabletsRequest(dest_uuid=uuid, tablet_ids=tablet_ids)
             reply = await pb_grpc.TabletServiceStub(channel).ListTablets(request, timeout=ASK_TIMEOUT_S)
         return reports_in(reply, uuid, len(tablet_ids))

@@ -427,7 +427,7 @@ class CopyRequester:
         if need.last_opid != OpId(0, 0):
             request.last_opid.CopyFrom(opid_to_pb(need.last_opid))
         prefix = f"T {tablet_id} P {self._manager.uuid} [term {term} LEADER]"
-        stub = pb_grpc.CopyServiceStub(self._channels.get(str(place)))
+        stub = pb_grpc.CopyServiceStub(self._channels.get(str(place), need.peer_uuid))
         try:
             reply = check_reply(await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S), "the target")
             refusal = error_from_pb(reply.error)

@@ -15,6 +15,7 @@ import grpc.aio
 
 from nyala.replica.raft import too_far
 from nyala.replica.rpc import (
+    MASTER_ROLE,
     Report,
     ReportState,
     address_to_pb,
@@ -287,7 +288,7 @@ class Heartbeats:
             seeking=seeker.due(self._unreachable(), time.monotonic()),
             copies_failing=self._copies_failing(),
         )
-        stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))
+        stub = pb_grpc.MasterServiceStub(self._channels.get(str(master), MASTER_ROLE))
         reply: pb.HeartbeatReply = await stub.Heartbeat(request, timeout=TIMEOUT_S)
         return self._checked(reply)
 

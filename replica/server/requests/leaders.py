@@ -38,7 +38,7 @@ class LeaderTime:
         place = self._place(member) if member is not None else None
         if member is None or place is None:
             return
-        stub: Any = pb_grpc.TabletServiceStub(self._channels.get(str(place)))
+        stub: Any = pb_grpc.TabletServiceStub(self._channels.get(str(place), member.uuid))
         request = pb.ScanRequest(
             dest_uuid=member.uuid,
             tablet_id=replica.tablet_id,

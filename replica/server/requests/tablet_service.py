@@ -15,6 +15,7 @@ from nyala.replica.rpc import (
     Context,
     NamedRequest,
     as_refusal,
+    caller_of,
     check_name,
     config_to_pb,
     edit_from_pb,
@@ -126,7 +127,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
     @_answered(pb.OpenWritesReply)
     async def OpenWrites(self, request: pb.OpenWritesRequest, context: Context) -> pb.OpenWritesReply:
         """Return a ticket for a connection on which small batches go to their tablets' leaders."""
-        return self.write_links.grant(host_of_caller(context))
+        return self.write_links.grant(host_of_caller(context), caller_of(context))
 
     def _begin_write(self, request: pb.WriteRequest, done: Done) -> Callable[[], None] | None:
         """Like `Write`, without a task. Returns a function that gives the write up, if it has to wait for its index."""

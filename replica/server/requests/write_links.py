@@ -11,7 +11,16 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from nyala.replica.rpc import count_fields, frame_parts, pb, set_keep_alive
+from nyala.replica.rpc import (
+    HANDSHAKE_S_MAX,
+    Named,
+    count_fields,
+    credentials_of_process,
+    frame,
+    frame_parts,
+    pb,
+    set_keep_alive,
+)
 from nyala.replica.transport import (
     CLIENTS,
     Arrivals,
@@ -26,6 +35,8 @@ from nyala.replica.types import Refused, limits
 _log = logging.getLogger("nyala.server")
 _SILENCE_MS = 15_000
 """If a client is silent for this time, its link ends."""
+_HANDSHAKES_MAX = 256
+"""The most TLS handshakes of links at once; one more connection is closed, and its client sends by gRPC."""
 _LOOK_S = 1.0
 """The seconds between two searches for overdue frames, while there are links."""
 
@@ -55,10 +66,11 @@ class WriteLinks:
         self.open: set[WriteLink] = set()
         self._looking: asyncio.TimerHandle | None = None
         self.closed = False
+        self.credentials = credentials_of_process()
 
-    def grant(self, host: str) -> pb.OpenWritesReply:
-        """The OpenWritesReply: a ticket for one link, requested by `host`."""
-        port, ticket = self._grant_ticket(self._take, host)
+    def grant(self, host: str, caller: Named | None = None) -> pb.OpenWritesReply:
+        """The OpenWritesReply: a ticket for one link, requested by `host`; with TLS, only for this `caller`."""
+        port, ticket = self._grant_ticket(partial(self._take, caller=caller), host)
         return pb.OpenWritesReply(port=port, ticket=ticket)
 
     def close(self) -> None:
@@ -82,10 +94,17 @@ class WriteLinks:
         if self.open:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
-    def _take(self, sock: socket.socket) -> None:
+    def _take(self, sock: socket.socket, caller: Named | None = None) -> None:
         sock.setblocking(False)
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(loop.connect_accepted_socket(lambda: WriteLink(self), sock))
+        loop, tls = asyncio.get_running_loop(), self.credentials
+        secure: dict[str, Any] = {}
+        if tls is not None:
+            if len(self._connecting) >= _HANDSHAKES_MAX:
+                sock.close()
+                return
+            secure = {"ssl": tls.accepting, "ssl_handshake_timeout": HANDSHAKE_S_MAX}
+            sock.send(frame(b""))  # the first bytes on a connection always fit into its buffer
+        task = loop.create_task(loop.connect_accepted_socket(lambda: WriteLink(self, caller), sock, **secure))
         self._connecting.add(task)
         task.add_done_callback(self._taken)
 
@@ -103,9 +122,11 @@ class WriteLink(FrameReader):
     Memory: at most that of `WRITES_PER_LINK_MAX` writes and replies.
     """
 
-    def __init__(self, links: WriteLinks) -> None:
+    def __init__(self, links: WriteLinks, caller: Named | None = None) -> None:
+        """`caller`: with TLS, the holder of the certificate, to whom the ticket was granted."""
         super().__init__(limits.GRPC_MESSAGE_BYTES_MAX, links.microtasks, links.arrivals)
         self._links = links
+        self._caller = caller
         self._under_way = 0
         self._waiting: dict[int, Callable[[], None]] = {}
         """A function that gives the write up, by the number of each write under way."""
@@ -117,8 +138,12 @@ class WriteLink(FrameReader):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """[asyncio] Send the empty first frame, for which the client waits."""
         super().connection_made(transport)
+        tls = self._links.credentials
         if self._links.closed:
             self.abort()
+            return
+        if tls is not None and tls.holds(transport.get_extra_info("ssl_object")) != self._caller:
+            self.fail(ConnectionError("it came with another certificate than its ticket was granted to"))
             return
         set_keep_alive(transport.get_extra_info("socket"), _SILENCE_MS)
         self.quota = self._links.quota

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 
-from nyala.replica.rpc import as_refusal, check_fields, check_name, error_to_pb, pb
+from nyala.replica.rpc import (
+    as_refusal,
+    check_fields,
+    check_name,
+    credentials_of_process,
+    error_to_pb,
+    may_speak,
+    pb,
+    secured,
+)
 from nyala.replica.tablet_copy import SessionFile
 from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
 
@@ -41,6 +51,7 @@ class FetchServing:
         self._connections: dict[socket.socket, str] = {}
         """The connections, each with the session of its ticket."""
         self._closing = threading.Event()
+        self.credentials = credentials_of_process()
 
     def check_room(self, session_id: str) -> None:
         """Refused OVERLOADED if one more connection of this session would be ended at once."""
@@ -62,7 +73,7 @@ class FetchServing:
             room = session_id in alive and count < limits.COPY_FETCHES_PER_SESSION_MAX and not self._closing.is_set()
             if room:
                 self._connections[sock] = session_id
-                self._pool.submit(self._serve, sock)
+                self._pool.submit(self._serve, session_id, sock)
         if not room:
             sock.close()
 
@@ -74,8 +85,27 @@ class FetchServing:
                 close_connection(sock)
         self._pool.shutdown(wait=False)
 
-    def _serve(self, sock: socket.socket) -> None:
+    def _secured(self, session_id: str, sock: socket.socket) -> socket.socket:
+        """The connection from now on: after its handshake, if this process speaks TLS."""
+        if self.credentials is None:
+            return sock
+        secure, holder = secured(sock, self.credentials)
         try:
+            if not may_speak(holder, self._process.sessions.get(session_id).requestor_uuid):
+                raise ConnectionError(f"it came with the certificate of {holder}, which did not open the session")
+        except BaseException:
+            secure.close()
+            raise
+        with self._lock:
+            del self._connections[sock]
+            self._connections[secure] = session_id
+            if self._closing.is_set():
+                close_connection(secure)
+        return secure
+
+    def _serve(self, session_id: str, sock: socket.socket) -> None:
+        try:
+            sock = self._secured(session_id, sock)
             set_timeouts(sock, PATIENCE_S)
             send_message(sock, pb.FetchPart())
             while (request := receive_message(sock, pb.FetchRequest)) is not None:
@@ -115,7 +145,14 @@ class FetchServing:
 
     def _send(self, sock: socket.socket, request: pb.FetchRequest, file: SessionFile, part: pb.FetchPart) -> None:
         send_message(sock, part, bytes_follow=True)
-        file.send(sock.fileno(), part.byte_offset, part.length_bytes)
+        if not isinstance(sock, ssl.SSLSocket):
+            file.send(sock.fileno(), part.byte_offset, part.length_bytes)
+            return
+        at, end = part.byte_offset, part.byte_offset + part.length_bytes
+        while at < end:
+            data = file.read(at, end - at)
+            sock.sendall(data)
+            at += len(data)
 
     def _wait_for_rate(self, sock: socket.socket, session_id: str, length_bytes: int) -> None:
         """Wait until the rate allows so many bytes. The session is kept alive meanwhile."""

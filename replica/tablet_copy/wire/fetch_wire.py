@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import socket
+import ssl
 import struct
 import time
 from typing import Any
@@ -25,11 +26,15 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 def set_timeouts(sock: socket.socket, patience_s: int) -> None:
-    """Set the time-outs: a read or write without progress for that time raises BlockingIOError; a dead peer, an
-    OSError."""
-    limit = struct.pack("@ll", patience_s, 0)
-    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        sock.setsockopt(socket.SOL_SOCKET, option, limit)
+    """Set the time-outs: a read or write without progress for that time raises BlockingIOError, or TimeoutError with
+    TLS; a dead peer, an OSError."""
+    if isinstance(sock, ssl.SSLSocket):  # OpenSSL would try again for ever after a time-out of the kernel
+        sock.settimeout(patience_s)
+    else:
+        sock.settimeout(None)
+        limit = struct.pack("@ll", patience_s, 0)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            sock.setsockopt(socket.SOL_SOCKET, option, limit)
     set_keep_alive(sock, 1000 * patience_s)
 
 

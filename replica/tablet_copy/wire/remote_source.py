@@ -17,7 +17,6 @@ from nyala.replica.rpc import (
     channel_to,
     check_reply,
     connection_to,
-    frame,
     opid_from_pb,
     opid_to_pb,
     pb,
@@ -75,7 +74,7 @@ class RemoteCopySource:
         """`begin_s`: the time that the source has to open a session, besides that of a flush."""
         self._uuid = uuid
         self._begin_s = begin_s
-        self._channel = channel_to(addresses[0], COPY_CHANNEL_OPTIONS)
+        self._channel = channel_to(addresses[0], COPY_CHANNEL_OPTIONS, to=uuid)
         self._stub = pb_grpc.CopyServiceStub(self._channel)
         self._address = addresses[0]
         self._lock = threading.Lock()
@@ -207,7 +206,7 @@ class RemoteCopySource:
         if not granted.port:
             raise Refused(Code.CORRUPTION, "the source names no port to fetch from", port=granted.port)
         try:
-            sock = connection_to(self._address, granted.port, self.OPEN_TIMEOUT_S)
+            sock = connection_to(self._address, granted.port, granted.ticket, self._uuid, self.OPEN_TIMEOUT_S)
         except OSError as error:
             raise _unanswered(error) from error
         with self._lock:
@@ -216,9 +215,7 @@ class RemoteCopySource:
         try:
             if aborted:
                 raise _cancelled()
-            sock.settimeout(None)
             set_timeouts(sock, self.SILENCE_S)
-            sock.sendall(frame(granted.ticket))
             if receive_message(sock, pb.FetchPart, time.monotonic() + self.OPEN_TIMEOUT_S) is None:
                 raise ConnectionError("the source did not let the connection in")
         except BaseException as error:

@@ -224,6 +224,7 @@ ACCEPTED: dict[str, set[str]] = {
     "connect.kafka": {"empty", "long host"},
     "connect.kafka_properties": {"None", "{}"},
     "connect.options": {"None"},
+    "connect.tls": {"None"},
     "col.name": {"blank", "x", "long", "NUL", "surrogate", "odd port", "long port", "odd host", "long host"},
     "parse_condition.text": {"empty", "blank"},
     "ClientOptions.timeout_s": {"1.5"},

@@ -9,14 +9,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import google_crc32c
 import grpc
 import pytest
 
-from nyala.replica.rpc import frame, pb, pb_grpc
+from nyala.replica.rpc import connection_to, frame, pb, pb_grpc
 from nyala.replica.tablet_copy import CopyFile, CopyManifest
 from nyala.replica.tablet_copy.wire import fetch_serving
 from nyala.replica.tablet_copy.wire.fetch_wire import (
@@ -28,6 +28,7 @@ from nyala.replica.tablet_copy.wire.fetch_wire import (
 )
 from nyala.replica.tablet_copy.wire.remote_source import ATTEMPTS, RemoteCopySource
 from nyala.replica.types import Code, Refused, limits, new_uuid
+from tests.harness.certificates import credentials_for
 from tests.harness.copies import TABLET, TestClock
 from tests.harness.patience import patience_s
 from tests.harness.server_pair import Pair, run_pair
@@ -380,3 +381,30 @@ def test_messages_and_bytes_come_out_as_they_went_in_however_they_are_cut(seed: 
                 assert (part.byte_offset, receive(right, part.length_bytes)) == (at, data)
             assert receive_message(right, pb.FetchPart) is None
         thread.join()
+
+
+@pytest.mark.parametrize("holder", ["c", "d"])
+def test_files_come_over_tls_to_the_server_that_opened_the_session_alone(holder: str) -> None:
+    """Goal: with TLS, a copy brings the same bytes, and a ticket that another server has seen brings it nothing.
+    Method: a file over a connection with the certificate of the session's requestor, and with another server's."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        whole = caller.fetched()
+        pair.leader.copies.fetches.credentials = credentials_for("server", caller.uuid)
+        granted, tls = caller.open_fetch(), credentials_for("server", holder * 32)
+        with connection_to(pair.leader.address, granted.port, granted.ticket, caller.uuid, LONG_S, tls) as sock:
+            set_timeouts(sock, LONG_S)
+            if holder * 32 != REQUESTOR:
+                with suppress(ConnectionError):
+                    assert receive_message(sock, pb.FetchPart) is None
+                return
+            assert receive_message(sock, pb.FetchPart) == pb.FetchPart()
+            send_message(sock, caller.request())
+            found = b""
+            while len(found) < len(whole):
+                part = receive_message(sock, pb.FetchPart)
+                assert not part.error.code
+                found += receive(sock, part.length_bytes)
+        assert found == whole
+
+    run_caller(scenario)
