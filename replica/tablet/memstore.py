@@ -167,6 +167,10 @@ class MemStore:
         self._merge_tail()
         return new_ids
 
+    def slots_of(self, hashes: U64) -> I64:
+        """The slots of the `hashes` of a `Located`, of whose rows some were appended. Then its own are void."""
+        return self._index.find(hashes, self.hashes)[1]
+
     def supersede(self, ids: I64, ts: int | I64) -> None:
         """End these live rows at `ts`: one time, or one for each."""
         self.superseded[ids] = ts

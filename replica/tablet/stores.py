@@ -150,7 +150,8 @@ class Stores:
         """Add new versions of the rows `hit`; `batch` has them in that order, `ts` is one time or one for each."""
         located = found.located
         if len(hit) != len(located.ids):
-            located = Located(located.ids[hit], located.slots[hit], located.hashes[hit], None, located.aliases)
+            hashes = located.hashes[hit]  # for other rows, slots may have been chosen anew meanwhile
+            located = Located(located.ids[hit], self.active.slots_of(hashes), hashes, None, located.aliases)
         ids = self.active.append(batch, schema, located, ts)
         self.live_rows += len(hit)
         if found.unknown is not None:

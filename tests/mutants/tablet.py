@@ -720,6 +720,18 @@ MUTANTS = (
         after="pass",
     ),
     Mutant(
+        name="slots of before the index chose others are used",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_collisions.py::"
+            "test_no_key_is_lost_when_the_index_chooses_its_slots_anew_within_a_batch"
+        ),
+        file="replica/tablet/stores.py",
+        function="Stores.add",
+        before="self.active.slots_of(hashes)",
+        after="located.slots[hit]",
+    ),
+    Mutant(
         name="first column of a key decides its order",
         rows="IN-60",
         test=("tests/unit/tablet/test_tablet_collisions.py::test_keys_that_differ_in_the_last_column_are_found"),

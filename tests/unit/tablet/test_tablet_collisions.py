@@ -187,6 +187,19 @@ def test_times_that_python_has_no_object_for_may_share_a_hash(some: list[tuple[i
     assert life.found(some[:21]) == {n: 2 if 5 <= n < 15 else 1 for n in range(20)}
 
 
+def test_no_key_is_lost_when_the_index_chooses_its_slots_anew_within_a_batch(tmp_path: Path) -> None:
+    """IN-60. Goal: keys that were made to go to one slot are found after any batch. Method: 600 such keys in a block
+    are updated in one batch, which makes the index of memory choose its slots anew, and ten new ones are inserted by
+    it; all are found, and none is inserted again."""
+    life, keys = Life(tmp_path), [colliding_key(n, 77 | n << 32) for n in range(610)]
+    life.write(keys[:600])
+    life.tablet.flush()
+    life.write(keys, value=2)
+    assert life.tablet._contents.stores.active._index._secret is not None
+    assert life.found(keys) == dict.fromkeys(range(610), 2)
+    life.write(keys, RowOp.INSERT, value=3, failed=610)
+
+
 def test_keys_that_differ_in_the_last_column_are_found(tmp_path: Path) -> None:
     """IN-60. Goal: among keys of one hash, all columns decide. Method: keys of three columns, of which the first one or
     the second one too are the same; each is found in a block, and those between them are not."""
