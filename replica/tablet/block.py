@@ -149,7 +149,7 @@ class Block:
         self._hash_fences: U64 | None = None
         self._sidecar_checks: tuple[PageChecks, float] | None = None
         """The checks that all readers share, and the time at which they began."""
-        self._shift = np.uint64(64 - max(1, (len(self.sidecar.bloom) - 1).bit_length()))
+        self._shift = np.uint64(64 - (len(self.sidecar.bloom) - 1).bit_length())
 
     @property
     def rows(self) -> int:
@@ -183,7 +183,7 @@ class Block:
 
     def may_hold(self, rotated: int, bits: int) -> bool:
         """Whether the Bloom filter may contain one hash; scalar, for batches of one row."""
-        return bool(len(self.sidecar.hashes)) and int(self.sidecar.bloom[rotated >> int(self._shift)]) & bits == bits
+        return int(self.sidecar.bloom[rotated >> int(self._shift)]) & bits == bits
 
     def locate(self, needles: Needles, bits: U64, pending: Bools, keys: Sequence[Any]) -> tuple[I64, I64]:
         """(needle positions, row positions) of the pending needles whose live version is here.
@@ -191,18 +191,13 @@ class Block:
         `bits` are the needles' `bloom_bits`. `pending`, shape (rows,), is in the order of the needles; `keys` are the
         key columns in the caller's order.
         """
-        none = np.empty(0, dtype=np.int64)
-        sidecar = self.sidecar
-        if not len(sidecar.hashes):
-            return none, none
-        words = sidecar.bloom[(needles.rotated >> self._shift).view(np.int64)]
+        words = self.sidecar.bloom[(needles.rotated >> self._shift).view(np.int64)]
         asked = np.flatnonzero(((words & bits) == bits) & pending)
         if not len(asked):
-            return none, none
-        asked, positions = self._with_keys(
-            needles, asked, np.searchsorted(sidecar.hashes, needles.rotated[asked]), keys, None
-        )
-        if self._dead is not None and len(asked):
+            return asked, asked
+        at = np.searchsorted(self.sidecar.hashes, needles.rotated[asked])
+        asked, positions = self._with_keys(needles, asked, at, keys, None)
+        if self._dead is not None:
             live = ~self._dead[positions]
             asked, positions = asked[live], positions[live]
         return asked, positions
@@ -214,16 +209,12 @@ class Block:
 
         Corruption if a page that it uses has changed; a page of the sidecar is checked once in CHECKED_FOR_S.
         """
-        none = np.empty(0, dtype=np.int64)
-        sidecar, asked = self.sidecar, np.flatnonzero(pending)
-        if not len(sidecar.hashes):
-            return none, none
-        of_sidecar = self._checks_of_sidecar()
+        bloom, asked, of_sidecar = self.sidecar.bloom, np.flatnonzero(pending), self._checks_of_sidecar()
         words = (needles.rotated[asked] >> self._shift).view(np.int64)
-        of_sidecar.check_rows((sidecar.bloom,), words)
-        asked = asked[(sidecar.bloom[words] & bits[asked]) == bits[asked]]
+        of_sidecar.check_rows((bloom,), words)
+        asked = asked[(bloom[words] & bits[asked]) == bits[asked]]
         if not len(asked):
-            return none, none
+            return asked, asked
         at = self._searched(needles.rotated[asked], of_sidecar)
         return self._with_keys(needles, asked, at, keys, (checks, of_sidecar))
 
@@ -271,7 +262,7 @@ class Block:
         if checks is not None:
             checks[1].check_rows((sidecar.positions,), at)
         positions = sidecar.positions[at].astype(np.int64)
-        if not self.exact and len(asked):
+        if not self.exact:
             if checks is not None:
                 checks[0].check_rows(key_arrays(self.batch, self.schema), positions)
             asked, positions = self._same_keys(needles, asked, positions, keys, None if checks is None else checks[0])
@@ -288,8 +279,7 @@ class Block:
             return asked, positions
         # A true collision: the key has one of the next rows of this hash, or none.
         wrong = np.flatnonzero(~same)
-        at = self._last_versions([take(k, wrong) for k in theirs], checks)
-        positions[wrong], same[wrong] = at, at >= 0
+        positions[wrong], same[wrong] = self._last_versions([take(k, wrong) for k in theirs], checks)
         return asked[same], positions[same]
 
     def versions_at(
@@ -309,15 +299,15 @@ class Block:
         live = self.visible_at(deltas, last[asked], at, checks)
         return asked[live], last[asked[live]]
 
-    def _last_versions(self, keys: Sequence[pa.Array], checks: PageChecks | None) -> I64:
-        """The row of each key that was live when the block was written, -1 if there is none: found by the order of the
-        keys, so it costs as much however many keys have one hash."""
+    def _last_versions(self, keys: Sequence[pa.Array], checks: PageChecks | None) -> tuple[I64, Bools]:
+        """(the row of each key that was live when the block was written; whether there is one): found by the order of
+        the keys, so it costs as much however many keys have one hash."""
         last, found = self._last_rows(keys, checks)
         if self.written_superseded is not None:
             if checks is not None:
                 checks.check_rows((self.written_superseded,), last)
             found &= self.written_superseded[last] == MAX_HYBRID_TIME
-        return np.where(found, last, -1)
+        return last, found
 
     def _last_rows(
         self, keys: Sequence[pa.Array], checks: PageChecks | None, up_to: tuple[pa.Array, ...] = ()
@@ -350,16 +340,12 @@ class Block:
         check(not self._dead[positions].any(), "a version ends once", block=self.info.name)
         self._dead[positions] = True
         self.dead_rows += len(positions)
-        deltas = [*self.deltas, (positions, times)]
+        older = list(self.deltas)
         # Geometric merging keeps the list short: one-row updates leave few arrays.
-        while len(deltas) > 1 and len(deltas[-2][0]) < 2 * len(deltas[-1][0]):
-            (p, t), (q, u) = deltas[-2:]
-            deltas[-2:] = [(np.concatenate([p, q]), np.concatenate([t, u]))]
-        self.deltas = tuple(deltas)
-
-    def deltas_between(self, after: int, up_to: int) -> Deltas:
-        """The supersessions with after < time <= up_to."""
-        return deltas_between(self.deltas, after, up_to)
+        while older and len(older[-1][0]) < 2 * len(positions):
+            before, at = older.pop()
+            positions, times = np.concatenate([before, positions]), np.concatenate([at, times])
+        self.deltas = (*older, (positions, times))
 
     def collectable(self, horizon: int) -> int:
         """The number of versions that ended at or before `horizon`."""
@@ -407,21 +393,19 @@ class Block:
     def superseded_at(self, deltas: tuple[Deltas, ...], up_to: int) -> I64 | None:
         """Shape (rows,): the time at which each version ended, by supersessions up to time `up_to`; None if none
         ended."""
-        ended = [(p[m], t[m]) for p, t in deltas for m in [t <= up_to]]
-        if self.written_superseded is None and not any(len(p) for p, _ in ended):
-            return None
-        if self.written_superseded is None:
-            result: I64 = np.full(self.rows, np.iinfo(np.int64).max, dtype=np.int64)
-        else:
+        positions, times = deltas_between(deltas, 0, up_to)
+        if self.written_superseded is not None:
             result = self.written_superseded.copy()
-        for positions, times in ended:
-            result[positions] = times
+        elif len(positions):
+            result = np.full(self.rows, MAX_HYBRID_TIME, dtype=np.int64)
+        else:
+            return None
+        result[positions] = times
         return result
 
 
 def deltas_between(deltas: Sequence[Deltas], after: int, up_to: int) -> Deltas:
     """The supersessions with after < time <= up_to."""
-    picked = [(p[m], t[m]) for p, t in deltas for m in [(t > after) & (t <= up_to)]]
-    if not picked:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
+    picked = [(none, none), *((p[m], t[m]) for p, t in deltas for m in [(t > after) & (t <= up_to)])]
     return np.concatenate([p for p, _ in picked]), np.concatenate([t for _, t in picked])

@@ -18,7 +18,7 @@ import numpy as np
 from nyala.replica.rows import TableSchema
 from nyala.replica.types import MAX_HYBRID_TIME, Code, Disk, OpId, Refused, hybrid_from_us, us_of_hybrid
 
-from .block import Block, Deltas
+from .block import Block, Deltas, deltas_between
 from .hash_index import I64
 from .ledger import Ledger
 from .memstore import MemStore
@@ -166,7 +166,7 @@ class Contents:
             stores = self.stores
             for old, positions in zip(inputs, merged.positions, strict=True):
                 # Versions that entries after the flush position ended, before the merge or during it.
-                rows, times = old.deltas_between(superblock.flush_time, MAX_HYBRID_TIME)
+                rows, times = deltas_between(old.deltas, superblock.flush_time, MAX_HYBRID_TIME)
                 if block is not None:
                     block.supersede(positions[rows], times)
             rest = tuple(b for b in stores.blocks if b not in inputs)

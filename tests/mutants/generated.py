@@ -41,6 +41,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/wal/": ("unit/wal", "unit/raft_driver", "formats"),
     "replica/tablet_copy/": ("unit/tablet_copy", "unit/server"),
     "replica/tablet/": ("unit/tablet", "unit/raft_driver", "formats"),
+    "replica/tablet/block.py": ("unit/tablet/test_tablet_block.py",),
     "replica/tablet/block_file.py": (
         "unit/tablet/test_tablet_block_file.py",
         "unit/tablet/test_tablet_contents.py",
@@ -152,6 +153,7 @@ FINISHED: tuple[str, ...] = (
     "replica/consensus_metadata",
     "replica/policy",
     "replica/raft",
+    "replica/tablet/block.py",
     "replica/tablet/block_file.py",
     "replica/tablet/columns.py",
     "replica/tablet/combined_writes.py",

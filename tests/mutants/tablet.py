@@ -682,7 +682,7 @@ MUTANTS = (
         test=("tests/unit/tablet/test_tablet_collisions.py::test_keys_of_one_hash_are_told_apart_wherever_they_are"),
         file="replica/tablet/block.py",
         function="Block._same_keys",
-        before="positions[wrong], same[wrong] = at, at >= 0",
+        before="positions[wrong], same[wrong] = self._last_versions([take(k, wrong) for k in theirs], checks)",
         after="pass",
     ),
     Mutant(
@@ -1798,7 +1798,7 @@ MUTANTS = (
         ),
         file="replica/tablet/block.py",
         function="Block.find",
-        before="of_sidecar.check_rows((sidecar.bloom,), words)",
+        before="of_sidecar.check_rows((bloom,), words)",
         after="pass",
     ),
     Mutant(
