@@ -73,24 +73,16 @@ class WireRows(NamedTuple):
         ops, offsets = batch.column(OP_COLUMN).to_numpy(), batch.column(OFFSET_COLUMN).to_numpy()
         return cls(columns, ops, offsets, meta.ignore_null, meta.rows_bounded)
 
-    def of_columns(self, schema: TableSchema) -> WireRows:
-        """The same rows without columns that the schema no longer has."""
-        current = {c.id for c in schema.columns}
-        return self._replace(columns={i: c for i, c in self.columns.items() if i in current})
-
     def take(self, rows: I64) -> WireRows:
         """The rows at these positions."""
         if len(rows) == len(self.ops):
             return self
         if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
-            return self.slice(int(rows[0]), len(rows))
+            at, count = int(rows[0]), len(rows)  # zero-copy
+            columns = {i: c.slice(at, count) for i, c in self.columns.items()}
+            return self._replace(columns=columns, ops=self.ops[at : at + count], offsets=self.offsets[at : at + count])
         columns = {i: take(c, rows) for i, c in self.columns.items()}
         return self._replace(columns=columns, ops=self.ops[rows], offsets=self.offsets[rows])
-
-    def slice(self, at: int, count: int) -> WireRows:
-        """`count` rows from position `at` on, zero-copy."""
-        columns = {i: c.slice(at, count) for i, c in self.columns.items()}
-        return self._replace(columns=columns, ops=self.ops[at : at + count], offsets=self.offsets[at : at + count])
 
     def keys(self, schema: TableSchema) -> list[Any]:
         """The key's columns in key order."""

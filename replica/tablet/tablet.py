@@ -51,13 +51,13 @@ from .combined_writes import combine
 from .contents import Contents
 from .entries import schema_of_entry, source_of_entry
 from .error_runs import PackedErrors
-from .hash_index import I64, U64, Bools
+from .hash_index import I64, U64
 from .kept_bound import Given
 from .ledger import ClientResult, Ledger, SourceState
 from .look_up import Keys, LookUp, Rows, keys_of
 from .maintenance import Maintenance
 from .memstore import unique_by_hash
-from .resolve import Checked, WireRows, apply_distinct, apply_rows, check_rows
+from .resolve import Belongs, Checked, WireRows, apply_distinct, apply_rows, check_rows
 from .results import ApplyResult, FlushResult
 from .scan import Scan, View
 from .superblock import Superblock
@@ -86,8 +86,11 @@ class Tablet:
         """Small batches that passed `check_write` and are not applied yet, by the identity of their bytes object."""
         self.rows_written = 0
         """The rows that were applied since it was opened, those of its log included."""
-        spec = superblock.partition
-        self._routed = spec is not None and spec.tablets > 1
+        spec, contents = superblock.partition, self._contents
+        self._belongs: Belongs | None = None
+        if spec is not None and spec.tablets > 1:
+            mine = superblock.range_pos * spec.buckets + superblock.bucket
+            self._belongs = lambda keys, hashes: route(keys, contents.schema, spec, hashes) == mine
 
     # ------------------------------------------------------------------------------------------------- opening
 
@@ -300,7 +303,7 @@ class Tablet:
 
     def _decode(self, schema_id: int, column_ids: tuple[int, ...], payload: bytes, rows: int) -> Any:
         batch = self._decoder(schema_id, column_ids).decode(payload)
-        if batch.num_rows != rows or not rows:
+        if batch.num_rows != rows:
             raise Refused(Code.INVALID_BATCH, "the batch has another number of rows", rows=batch.num_rows, said=rows)
         return batch
 
@@ -466,28 +469,20 @@ class Tablet:
         batch = self._batch_of(entry, meta)
         rows = WireRows.of_batch(batch, meta)
         schema = self._contents.schema
-        if entry.schema_id != schema.schema_id:
-            rows = rows.of_columns(schema)
-        total, last = len(rows.ops), int(rows.offsets[-1])
-        old_errors, replayed = [], 0
+        last, old_errors, replayed = int(rows.offsets[-1]), [], 0
         if state is not None:
             self._contents.ledger.check_room(state, last)
             replayed = int(np.searchsorted(rows.offsets, state.last_offset, side="right"))
-            if replayed:
-                old_errors = state.errors.of(rows.offsets[:replayed])
-                rows = rows.slice(replayed, total - replayed)
-        errors, new_offsets = [], rows.offsets
-        if len(rows.ops):
-            checked = self._check(schema, len(entry.payload), rows)
-            errors = checked.errors
+            old_errors = state.errors.of(rows.offsets[:replayed])
+            rows = rows.take(np.arange(replayed, len(rows.ops)))
+        checked = self._check(schema, len(entry.payload), rows)
         with self._changing():
-            if len(rows.ops):
-                errors += apply_rows(self._contents.stores, schema, checked.rows, checked.hashes, ts)
-                errors.sort()
+            failed = apply_rows(self._contents.stores, schema, checked.rows, checked.hashes, ts)
+            errors = sorted([*checked.errors, *failed])
             applied = len(rows.ops) - len(errors)
             self.rows_written += applied
             if state is not None:
-                self._contents.ledger.advance_source(state, last, errors, new_offsets)
+                self._contents.ledger.advance_source(state, last, errors, rows.offsets)
                 last_offset = max(last, state.last_offset)
             elif meta.client_id:
                 self._record(meta, ts, applied, errors)
@@ -503,15 +498,7 @@ class Tablet:
         )
 
     def _check(self, schema: TableSchema, payload_bytes: int, rows: WireRows, natural: U64 | None = None) -> Checked:
-        return check_rows(rows, schema, key_hash, self._belongs if self._routed else None, payload_bytes, natural)
-
-    def _belongs(self, keys: Any, hashes: U64) -> Bools:
-        spec = self._contents.superblock.partition
-        if spec is None:
-            raise InvariantViolation("a routed tablet has a partition", tablet=self.tablet_id)
-        mine = self._contents.superblock.range_pos * spec.buckets + self._contents.superblock.bucket
-        belongs: Bools = route(keys, self._contents.schema, spec, hashes) == mine
-        return belongs
+        return check_rows(rows, schema, key_hash, self._belongs, payload_bytes, natural)
 
     # ------------------------------------------------------------------------------------------------- reading
 
@@ -539,8 +526,6 @@ class Tablet:
         names = None if columns is None else tuple(columns)
         if names is not None and len(set(names)) != len(names):
             raise Refused(Code.INVALID_ARGUMENT, "a scan names each column once", columns=len(names))
-        for name in (*(names or ()), *(p.column for p in predicates)):
-            view.schema.column(name)
         return Scan(view, ScanSpec(names, tuple(predicates), at, limit, pos, count, count_only=count_only), stop)
 
     def keys(self, payload: bytes) -> Keys:

@@ -51,7 +51,7 @@ def check_passes(schema: TableSchema, meta: WriteMeta, batch: pa.RecordBatch, ch
     reads_max, places = limits.BATCH_PASS_READS_MAX, limits.BATCH_PASS_PLACES
     if meta.rows <= most:
         return None
-    rows = WireRows.of_batch(batch, meta).of_columns(schema)
+    rows = WireRows.of_batch(batch, meta)
     natural = key_hash(rows.keys(schema))
     group = _largest_group(natural)
     if group <= most and min(meta.rows, group * places) * len(schema.key) <= reads_max:
@@ -87,7 +87,7 @@ def check_kept(contents: Contents, meta: WriteMeta, given: Given, under_way: Ite
     `under_way`: the writes that will be applied before this one and may not be applied yet.
     """
     schema, stores = contents.schema, contents.stores
-    rows = WireRows.of_batch(given.batch, meta).of_columns(schema)
+    rows = WireRows.of_batch(given.batch, meta)
     most = limits.BATCH_KEPT_BYTES_MAX
     before = longest_given(under_way)
     if kept_ceiling(schema, rows, longest_of([before, *stores.longest(contents.lock)])) <= most:

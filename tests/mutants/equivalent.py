@@ -1311,4 +1311,25 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="for rows, times in deltas if True else ():",
         reason="It saves passes over the deltas, which end none of these rows.",
     ),
+    Equivalent(
+        file="replica/tablet/tablet.py",
+        function="Tablet.__init__",
+        before="if spec is not None and spec.tablets > 1:",
+        after="if (spec is not None):",
+        reason="Every row is routed to the only tablet then; it costs more.",
+    ),
+    Equivalent(
+        file="replica/tablet/tablet.py",
+        function="Tablet.__init__",
+        before="if spec is not None and spec.tablets > 1:",
+        after="if spec is not None and spec.tablets >= 1:",
+        reason="Every row is routed to the only tablet then; it costs more.",
+    ),
+    Equivalent(
+        file="replica/tablet/tablet.py",
+        function="Tablet.__init__",
+        before="if spec is not None and spec.tablets > 1:",
+        after="if spec is not None and spec.tablets > 0:",
+        reason="Every row is routed to the only tablet then; it costs more.",
+    ),
 )

@@ -178,6 +178,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/source_positions.py",
     "replica/tablet/stores.py",
     "replica/tablet/superblock.py",
+    "replica/tablet/tablet.py",
     "replica/tablet/witness.py",
     "replica/tablet/write_checks.py",
     "replica/tablet_copy",

@@ -1566,12 +1566,12 @@ MUTANTS = (
         file="replica/tablet/tablet.py",
         function="Tablet._apply_rows",
         before="""
-            errors, new_offsets = [], rows.offsets
+            checked = self._check(schema, len(entry.payload), rows)
         """,
         after="""
-            errors, new_offsets = [], rows.offsets
             if entry.opid.index % 50 == 0 and len(rows.ops) > 1:
-                rows = rows.slice(1, len(rows.ops) - 1)
+                rows = rows.take(np.arange(1, len(rows.ops)))
+            checked = self._check(schema, len(entry.payload), rows)
         """,
     ),
     Mutant(

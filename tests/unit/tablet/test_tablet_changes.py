@@ -28,6 +28,7 @@ from nyala.replica.rows import (
 )
 from nyala.replica.tablet import ApplyResult, Superblock, Tablet
 from nyala.replica.tablet import tablet as tablet_module
+from nyala.replica.tablet.kept_bound import Given
 from nyala.replica.types import (
     Code,
     Corruption,
@@ -39,11 +40,13 @@ from nyala.replica.types import (
     ResourcesExhausted,
     ResourceUse,
     RowCode,
+    hybrid_from_us,
     limits,
 )
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import (
     INT_SCHEMA,
+    PAIR_SCHEMA,
     SOURCE,
     batch_of,
     ledger_entry,
@@ -87,7 +90,7 @@ def test_tablet_tells_how_much_it_has() -> None:
     disk = SimDisk()
     tablet = new_tablet(disk)
     assert (tablet.rows_estimate, tablet.rows_written, tablet.bytes_on_disk, tablet.block_files()) == (0, 0, 0, [])
-    assert not tablet.closed and tablet.safe_time == tablet.applied_time == 0
+    assert not tablet.wants_compaction() and not tablet.closed and tablet.safe_time == tablet.applied_time == 0
     put(tablet, 1, 2, 3)
     put(tablet, 3, 4, op=RowOp.INSERT)
     assert (tablet.rows_estimate, tablet.rows_written, tablet.safe_time) == (4, 4, 2000)
@@ -199,8 +202,8 @@ def test_batch_is_checked_up_to_its_bounds_and_decoded_once(monkeypatch: pytest.
     entry = write_entry(1, INT_SCHEMA, NAMES, rows(0, 1, 2, 3))
     size = len(entry.payload)
 
-    def check() -> Any:
-        return tablet.check_write(1, IDS, entry.payload, entry.payload_crc, 3)
+    def check(crc: int = entry.payload_crc) -> Any:
+        return tablet.check_write(1, IDS, entry.payload, crc, 3)
 
     for name, value in (("BATCH_SIZE_BYTES_MAX", size), ("BATCH_ROWS_MAX", 3)):
         with monkeypatch.context() as patch:
@@ -208,7 +211,7 @@ def test_batch_is_checked_up_to_its_bounds_and_decoded_once(monkeypatch: pytest.
             assert check().num_rows == 3
             patch.setattr(limits, name, value - 1)
             with pytest.raises(Refused) as refused:
-                check()
+                check(entry.payload_crc ^ 1)  # which is not computed of so much
             assert refused.value.code is Code.TOO_LARGE
     tablet._checked.clear()
     for most, kept in ((size, True), (size - 1, False)):
@@ -287,6 +290,31 @@ def test_batch_has_its_columns_once_its_key_and_as_many_rows_as_it_says() -> Non
         with pytest.raises(Refused) as refused:
             tablet._decode(1, IDS, data, said)
         assert refused.value.code is Code.INVALID_BATCH
+
+
+def test_leader_refuses_a_batch_that_would_cost_every_replica_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a batch that writes a key too often, or keeps too many stored values, is refused before it is in the log.
+    Method: two passes, then 100 bytes; three rows of one key or of three, which leave out a text of 40 bytes."""
+    tablet = new_tablet()
+    long = [{**row, "s": "x" * 40} for row in rows(0, 1, 2, 3)]
+    tablet.apply([write_entry(1, INT_SCHEMA, NAMES, long)])
+    names = ["k", "r"]
+    meta = WriteMeta(column_ids=INT_SCHEMA.column_ids(names), rows=3)
+    once, often = (batch_of(INT_SCHEMA, names, rows(0, *keys, op=RowOp.UPDATE)) for keys in ((1, 2, 3), (1, 1, 1)))
+    monkeypatch.setattr(limits, "BATCH_PASSES_MAX", 2)
+    hashes = tablet.check_passes(meta, once, 100)
+    assert hashes is not None and len(hashes) == 3
+    with pytest.raises(Refused, match="one after the other"):
+        tablet.check_passes(meta, often, 100)
+    assert not tablet.may_keep_much(meta)
+    for most in (3 * 40, 3 * 40 - 1):
+        monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", most)
+        assert tablet.may_keep_much(meta)
+        if most == 3 * 40:
+            tablet.check_kept(meta, Given(meta.column_ids, once, hashes), 100, [])
+        else:
+            with pytest.raises(Refused, match="keep too many bytes"):
+                tablet.check_kept(meta, Given(meta.column_ids, once, hashes), 100, [])
 
 
 # ----------------------------------------------------------------------------------------------------- applying
@@ -379,6 +407,38 @@ def test_result_of_a_write_counts_new_replayed_and_failed_rows() -> None:
     assert put(tablet, 9, source=None).last_offset is None
 
 
+def test_ledger_has_what_the_writes_say_of_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CN-24. Goal: a write without a sender needs no room in the ledger, a repeated one keeps its client alive, any
+    entry lets silent clients go, and a source whose errors fill the ledger is refused. Method: one of each."""
+    tablet = new_tablet()
+    put(tablet, 1, source=None)
+    assert tablet.ledger.to_avro() == {"sources": [], "clients": []}
+    put(tablet, 1, sequence=1, **CLIENT)
+    put(tablet, 1, sequence=1, **CLIENT)
+    (client,) = tablet.ledger.to_avro()["clients"]
+    assert (client["last_used"], len(client["results"])) == (3000, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "LEDGER_CLIENTS_MAX", 1)
+        assert put(tablet, 1, source=None).error is None
+    tablet.apply([noop_entry(5, hybrid_from_us(2 * limits.LEDGER_CLIENT_TTL_US))])
+    assert tablet.ledger.to_avro()["clients"] == []
+    monkeypatch.setattr(limits, "LEDGER_ERROR_RUNS_MAX", 1)
+    assert put(tablet, 1, op=RowOp.INSERT).row_errors and not put(tablet, 1, source=None).error
+    full = put(tablet, 7)
+    assert full.error is not None and full.error.code is Code.OVERLOADED and keys_of(tablet) == [1]
+
+
+def test_write_of_an_earlier_schema_has_its_columns_that_are_left() -> None:
+    """Goal: what was in the log when the schema changed is applied to the later schema. Method: a column is dropped and
+    another one is added, with a default; a write of before."""
+    tablet = new_tablet()
+    added = Column(id=9, name="z", type=ColumnType.INT32, nullable=False, default=5)
+    later = TableSchema(2, (*(c for c in INT_SCHEMA.columns if c.name != "v"), added), ("k",))
+    tablet.apply([schema_entry(1, later)])
+    assert put(tablet, 1).error is None
+    assert rows_of(tablet.scan(), later) == [{"k": 1, "s": "s", "r": 1, "z": 5}]
+
+
 def test_errors_of_a_batch_come_in_the_order_of_its_rows() -> None:
     """Goal: errors ascend by offset, whichever check found them. Method: errors of the rows' own and of what is stored,
     in turns."""
@@ -458,8 +518,9 @@ def test_committed_batch_that_cannot_be_decoded_is_an_answer_unless_its_bytes_ch
     (result,) = tablet.apply([bad])
     assert result.error is not None and result.error.code is Code.INVALID_BATCH
     assert tablet.applied_opid == OpId(1, 1) and tablet.applied_time == 1000 == result.hybrid_time
-    (gap,) = tablet.apply([write_entry(2, INT_SCHEMA, NAMES, rows(50, 1), after=40)])
-    assert gap.error is not None and gap.error.code is Code.GAP and not keys_of(tablet)
+    late = write_entry(2, INT_SCHEMA, NAMES, rows(50, 1), after=40)
+    (gap,) = tablet.apply([late._replace(payload_crc=late.payload_crc ^ 1)])
+    assert gap.error is not None and gap.error.code is Code.GAP and not keys_of(tablet), "the payload is not needed"
 
 
 SWITCHES: dict[str, tuple[TableSchema, Code | None]] = {
@@ -589,9 +650,12 @@ def test_keys_of_a_read_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -
                 tablet.keys(payload)
             assert refused.value.code is Code.TOO_LARGE
     assert tablet._keys_decoder is decoder
-    with pytest.raises(Refused) as refused:
-        tablet.keys(encoded([1, None]))
-    assert refused.value.code is Code.INVALID_BATCH
+    pairs = Tablet.create(SimDisk(), superblock(PAIR_SCHEMA))
+    half = pa.record_batch({"k": pa.array([1], pa.int64()), "k2": pa.nulls(1, pa.int64())})
+    for of, null in ((tablet, encoded([1, None])), (pairs, encode_batch(half))):
+        with pytest.raises(Refused) as refused:
+            of.keys(null)
+        assert refused.value.code is Code.INVALID_BATCH
 
 
 def test_read_is_of_its_time_and_within_the_history() -> None:
@@ -611,7 +675,8 @@ def test_read_is_of_its_time_and_within_the_history() -> None:
         assert len(rows_of(tablet.scan(snapshot_time=time), INT_SCHEMA)) == len(found)
     assert tablet.get(keys, ["r", "k"])[0].batch.schema.names == ["r", "k"]
     assert tablet.get(keys, bytes_max=1)[0].answered == 1
-    for read in (tablet.scan, tablet.checksum, lambda **how: tablet.get(keys, **how)):
+    absent = tablet.keys(encoded([7]))
+    for read in (tablet.scan, tablet.checksum, *(partial(tablet.get, some) for some in (keys, absent))):
         with pytest.raises(Refused) as refused:
             read(snapshot_time=horizon - 1)
         assert refused.value.code is Code.HISTORY_GONE and refused.value.detail == str(horizon)

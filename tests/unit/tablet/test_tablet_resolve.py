@@ -138,14 +138,6 @@ def test_batch_without_a_good_row_is_hashed_by_nobody() -> None:
     assert not len(found.rows.ops) and not len(found.hashes)
 
 
-def test_columns_that_the_schema_lost_are_left_out() -> None:
-    """Goal: a column that was dropped costs nothing more. Method: rows of a schema with two more columns."""
-    rows = wire(TEXT_SCHEMA, [{"k": "k", "v": 1, "s": "s", "r": 1, "t": "t", "u": "u"}])
-    assert set(rows.columns) == {1, 2, 3, 4, 5, 6}
-    kept = rows.of_columns(INT_SCHEMA)
-    assert set(kept.columns) == {1, 2, 3, 4} and kept.offsets is rows.offsets
-
-
 def tablet_with(schema: TableSchema, row: dict[str, Any]) -> Tablet:
     """A tablet with one row, in a block."""
     tablet = Tablet.create(SimDisk(), superblock(schema))
