@@ -35,23 +35,17 @@ from .hash_index import I64, U64, Bools, rotate
 from .kept import kept_lengths, kept_values, portions
 from .stores import Found, Stores
 
-
-def _table(*ops: RowOp) -> Bools:
-    """Shape (256,): whether a byte is one of the operations."""
-    table = np.zeros(256, dtype=np.bool_)
-    table[[int(op) for op in ops]] = True
-    return table
-
-
-_KNOWN = _table(*RowOp)
-INSERTS = _table(RowOp.INSERT, RowOp.INSERT_IGNORE)
-_UPDATES = _table(RowOp.UPDATE, RowOp.UPDATE_IGNORE)
-_DELETES = _table(RowOp.DELETE, RowOp.DELETE_IGNORE)
-LEAVES_NULLS = _table(RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE)
+_BYTES = np.arange(256)
+"""Each mask below has the shape (256,): whether a byte is one of the operations."""
+_KNOWN = np.isin(_BYTES, [*RowOp])
+INSERTS = np.isin(_BYTES, [RowOp.INSERT, RowOp.INSERT_IGNORE])
+_UPDATES = np.isin(_BYTES, [RowOp.UPDATE, RowOp.UPDATE_IGNORE])
+_DELETES = np.isin(_BYTES, [RowOp.DELETE, RowOp.DELETE_IGNORE])
+LEAVES_NULLS = np.isin(_BYTES, [RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE])
 """The operations for which a null means `unchanged`, in a batch that has this option."""
-_MUST_EXIST = _table(RowOp.UPDATE, RowOp.DELETE)
-_NEVER_FAIL = _table(RowOp.UPSERT, RowOp.INSERT_IGNORE, RowOp.UPDATE_IGNORE, RowOp.DELETE_IGNORE)
-_SETTLE_ALL = _table(RowOp.UPSERT, RowOp.DELETE_IGNORE)
+_MUST_EXIST = np.isin(_BYTES, [RowOp.UPDATE, RowOp.DELETE])
+_NEVER_FAIL = np.isin(_BYTES, [RowOp.UPSERT, RowOp.INSERT_IGNORE, RowOp.UPDATE_IGNORE, RowOp.DELETE_IGNORE])
+_SETTLE_ALL = np.isin(_BYTES, [RowOp.UPSERT, RowOp.DELETE_IGNORE])
 """Operations after which earlier ones on the same key have no effect; an upsert only if it gives all columns."""
 
 

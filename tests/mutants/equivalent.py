@@ -191,13 +191,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         file="replica/tablet/memstore.py",
-        function="MemStore.__init__",
-        before="self._aliases = False",
-        after="self._aliases = True",
-        reason="The hashes are computed again then, and are the same.",
-    ),
-    Equivalent(
-        file="replica/tablet/memstore.py",
         function="MemStore.locate",
         before="if order is None or len(h) == 1:",
         after="if True:",
@@ -272,13 +265,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         before="elif located.order is None or count == 1:",
         after="elif located.order is None or count == 0:",
         reason="The order only makes the insertion of many keys quicker.",
-    ),
-    Equivalent(
-        file="replica/tablet/memstore.py",
-        function="MemStore.rotated_hashes_of",
-        before="if self._aliases:",
-        after="if True:",
-        reason="The hashes are computed again, and are the same.",
     ),
     Equivalent(
         file="replica/tablet/memstore.py",
@@ -366,34 +352,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         file="replica/tablet/resolve.py",
-        function="_table",
-        before="table = np.zeros(256, dtype=np.bool_)",
-        after="table = np.zeros(257, dtype=np.bool_)",
-        reason="No byte is 256.",
-    ),
-    Equivalent(
-        file="replica/tablet/resolve.py",
-        function="_table",
-        before="table[[int(op) for op in ops]] = True",
-        after="pass",
-        reason="It runs when the module is loaded, before a change is in force.",
-    ),
-    Equivalent(
-        file="replica/tablet/resolve.py",
-        function="_table",
-        before="table[[int(op) for op in ops]] = True",
-        after="table[[int(op) for op in ops]] = False",
-        reason="It runs when the module is loaded, before a change is in force.",
-    ),
-    Equivalent(
-        file="replica/tablet/resolve.py",
-        function="_table",
-        before="return table",
-        after="return None",
-        reason="It runs when the module is loaded, before a change is in force.",
-    ),
-    Equivalent(
-        file="replica/tablet/resolve.py",
         function="WireRows.take",
         before="if len(rows) == len(self.ops):",
         after="if False:",
@@ -426,13 +384,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         before="if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):",
         after="if len(rows) and int(rows[-1]) + int(rows[0]) + 1 == len(rows):",
         reason="Rows that follow one another are copied then, like any others.",
-    ),
-    Equivalent(
-        file="replica/tablet/resolve.py",
-        function="WireRows.gappy",
-        before="return [c for c in schema.columns if c.id in self.columns and self.columns[c.id].null_count]",
-        after="return [c for c in schema.columns if (c.id in self.columns)]",
-        reason="A column without a null leaves nothing unchanged; only time is lost.",
     ),
     Equivalent(
         file="replica/tablet/resolve.py",

@@ -11,7 +11,7 @@ import pytest
 from nyala.replica.rows import RowError, RowOp, TableSchema, WriteMeta, key_hash
 from nyala.replica.tablet import Tablet
 from nyala.replica.tablet.hash_index import rotate
-from nyala.replica.tablet.resolve import WireRows, check_rows
+from nyala.replica.tablet.resolve import WireRows, check_rows, in_passes
 from nyala.replica.types import RowCode, limits
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import (
@@ -154,6 +154,15 @@ def test_upsert_with_nulls_that_keep_looks_for_its_row_in_blocks() -> None:
         row = {"op": RowOp.UPSERT, "offset": 2, "k": 1, "v": None, "s": "new", "r": 2}
         tablet.apply([write_entry(2, INT_SCHEMA, list(INT_SCHEMA.names), [row], ignore_null=ignore_null)])
         assert rows_of(tablet.scan(), INT_SCHEMA) == [{"k": 1, "v": left, "s": "new", "r": 2}]
+
+
+def test_upsert_without_a_null_makes_those_before_it_pointless_whatever_nulls_would_mean() -> None:
+    """Goal: a batch that writes one key again and again is one pass. Method: three upserts of all columns of one key,
+    where a null would mean `unchanged`: without a null, and with one in the last row."""
+    for last, count in ((7, 1), (None, 3)):
+        rows = wire(INT_SCHEMA, [{"k": 1, "v": v, "s": "s", "r": 1} for v in (5, 6, last)], ignore_null=True)
+        order, rank = in_passes(rows, rotate(key_hash(rows.keys(INT_SCHEMA))), INT_SCHEMA)
+        assert order.tolist() == list(range(3 - count, 3)) and rank.tolist() == list(range(count))
 
 
 def test_default_that_makes_a_new_row_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
