@@ -110,8 +110,11 @@ def _tables(tablets: int) -> Iterator[tuple[int, range]]:
 
 
 def _write_catalog(root: Path, options: ScaleOptions, addresses: list[Address]) -> None:
-    """Put the tables into the catalog of a stopped master."""
-    records: dict[str, Any] = {}
+    """Put the tables into the catalog of a stopped master, beside what it holds already, such as the cluster's id."""
+    disk = RealDisk(str(root))
+    superblock = Superblock.load(disk, CATALOG)
+    kept = json.loads(superblock.state or b"{}")
+    records: dict[str, Any] = kept.get("records", {})
     for table, tablets in _tables(options.tablets):
         table_id = f"{table:032x}"
         described = TableDescription(
@@ -133,9 +136,7 @@ def _write_catalog(root: Path, options: ScaleOptions, addresses: list[Address]) 
                 "table_id": table_id, "bucket": bucket, "range_pos": 0, "members": members, "formed": True,
                 "config": marks | {"members": members_json(config)},
             }  # fmt: skip
-    disk = RealDisk(str(root))
-    superblock = Superblock.load(disk, CATALOG)
-    superblock.state = json.dumps({"records": records, "requests": []}).encode()
+    superblock.state = json.dumps({"requests": [], **kept, "records": records}).encode()
     superblock.save(disk)
 
 
