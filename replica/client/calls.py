@@ -67,7 +67,7 @@ class TabletCalls:
                 uuid, address = self.locator.leader(tablet_id)
                 limit_s = attempts.limit_s(retry_safe=retry_safe or not mutates)
                 result = ask(self.channels.tablet_server(address), uuid, limit_s)
-                self.locator.worked(tablet_id, uuid)
+                self.locator.leader_answered(tablet_id, uuid)
                 return result
             except grpc.RpcError as e:
                 error = refusal_of_rpc_error(e, mutates=mutates)
@@ -78,7 +78,7 @@ class TabletCalls:
             except Refused:
                 # This call ends here; the next one must not wait for the same silent server again.
                 if reaction_to(error) in (Reaction.REFRESH, Reaction.FOLLOW):
-                    self.locator.doubt(tablet_id, uuid)
+                    self.locator.leader_failed(tablet_id, uuid)
                 raise
             try:
                 self.ask_elsewhere(table_name, tablet_id, uuid, error, version, delay_s)
@@ -122,7 +122,7 @@ class TabletCalls:
             time.sleep(delay_s)
             return
         if reaction in (Reaction.REFRESH, Reaction.FOLLOW):
-            self.locator.doubt(tablet_id, uuid, silent=error.code is Code.TIMED_OUT)
+            self.locator.leader_failed(tablet_id, uuid, silent=error.code is Code.TIMED_OUT)
         # The wait comes before the look-up, because an election is usually under way.
         time.sleep(delay_s)
         if reaction in (Reaction.REFRESH, Reaction.FOLLOW):

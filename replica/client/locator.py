@@ -20,18 +20,18 @@ server is asked again."""
 
 
 @dataclass
-class _Doubt:
+class _LeaderSearch:
     """The search for a tablet's leader since the server `suspect` did not answer as the leader.
 
     `silent`: uuid of the last server that gave no answer in its time. `asked`: how many members were asked since.
-    `leaderless`: one of them replied that it knows no leader. `over`: the suspect itself was asked again.
+    `leaderless`: one of them replied that it knows no leader. `suspect_asked`: the suspect itself was asked again.
     """
 
     suspect: str
     silent: str = ""
     asked: int = 0
     leaderless: bool = False
-    over: bool = False
+    suspect_asked: bool = False
 
 
 class Locator:
@@ -47,7 +47,7 @@ class Locator:
         self._tablets: dict[str, Location] = {}
         self._versions: dict[str, int] = {}
         self._table_locks: dict[str, threading.Lock] = {}
-        self._doubts: dict[str, _Doubt] = {}
+        self._searches: dict[str, _LeaderSearch] = {}
 
     def remember(self, locations: list[Location]) -> None:
         """Store the locations that the master returned."""
@@ -91,15 +91,15 @@ class Locator:
     def _next_member(self, location: Location) -> str:
         """Return the other members in turn, and the suspect last, because a call to a stopped server costs a whole
         attempt."""
-        doubt = self._doubts.setdefault(location.tablet_id, _Doubt(""))
-        others = sorted(uuid for uuid in location.members if uuid != doubt.suspect)
-        again = doubt.leaderless and doubt.silent == doubt.suspect
+        search = self._searches.setdefault(location.tablet_id, _LeaderSearch(""))
+        others = sorted(uuid for uuid in location.members if uuid != search.suspect)
+        again = search.leaderless and search.silent == search.suspect
         turns = len(others) * (ROUNDS_WITHOUT_LEADER if again else 1)
-        doubt.asked += 1
-        if doubt.asked > turns and doubt.suspect in location.members:
-            doubt.over = True
-            return doubt.suspect
-        return others[(doubt.asked - 1) % len(others)]
+        search.asked += 1
+        if search.asked > turns and search.suspect in location.members:
+            search.suspect_asked = True
+            return search.suspect
+        return others[(search.asked - 1) % len(others)]
 
     def version(self, table_name: str) -> int:
         """Return the number of look-ups of that table so far, for `refresh`."""
@@ -121,8 +121,8 @@ class Locator:
                     del self._tablets[tablet_id]
                 for location in locations:
                     # The master learns of a failover later than the client, so its answer does not clear a suspect.
-                    doubt = self._doubts.get(location.tablet_id)
-                    if doubt is not None and location.leader_uuid == doubt.suspect:
+                    search = self._searches.get(location.tablet_id)
+                    if search is not None and location.leader_uuid == search.suspect:
                         location = replace(location, leader_uuid="")
                     self._tablets[location.tablet_id] = location
                 self._versions[table_name] = seen_version + 1
@@ -138,11 +138,11 @@ class Locator:
             location = self._tablets.get(tablet_id)
             if location is None:
                 return False
-            doubt = self._doubts.get(tablet_id)
-            if not uuid and doubt is not None:
-                doubt.leaderless = True
+            search = self._searches.get(tablet_id)
+            if not uuid and search is not None:
+                search.leaderless = True
             address = address or location.members.get(uuid)
-            if not uuid or address is None or uuid in (asked_uuid, doubt and doubt.silent):
+            if not uuid or address is None or uuid in (asked_uuid, search and search.silent):
                 if location.leader_uuid == asked_uuid:
                     self._tablets[tablet_id] = replace(location, leader_uuid="")
                 return False
@@ -150,15 +150,15 @@ class Locator:
             self._tablets[tablet_id] = replace(location, members=members, leader_uuid=uuid)
             return True
 
-    def worked(self, tablet_id: str, uuid: str) -> None:
+    def leader_answered(self, tablet_id: str, uuid: str) -> None:
         """Note that the server of that uuid answered as the leader."""
         with self._lock:
-            self._doubts.pop(tablet_id, None)
+            self._searches.pop(tablet_id, None)
             location = self._tablets.get(tablet_id)
             if location is not None and location.leader_uuid != uuid and uuid in location.members:
                 self._tablets[tablet_id] = replace(location, leader_uuid=uuid)
 
-    def doubt(self, tablet_id: str, uuid: str, *, silent: bool = False) -> None:
+    def leader_failed(self, tablet_id: str, uuid: str, *, silent: bool = False) -> None:
         """Note that the server did not answer as the leader; `silent`: it did not answer in time."""
         with self._lock:
             location = self._tablets.get(tablet_id)
@@ -166,14 +166,14 @@ class Locator:
                 return
             if location.leader_uuid == uuid:
                 self._tablets[tablet_id] = replace(location, leader_uuid="")
-            doubt = self._doubts.get(tablet_id, _Doubt(""))
+            search = self._searches.get(tablet_id, _LeaderSearch(""))
             if silent:
-                doubt.silent = uuid
-            elif doubt.silent == uuid:
-                doubt.silent = ""
-            if not doubt.suspect or doubt.over:
-                doubt = _Doubt(uuid, doubt.silent)  # the first one, or all have been asked in vain
-            self._doubts[tablet_id] = doubt
+                search.silent = uuid
+            elif search.silent == uuid:
+                search.silent = ""
+            if not search.suspect or search.suspect_asked:
+                search = _LeaderSearch(uuid, search.silent)  # the first one, or all have been asked in vain
+            self._searches[tablet_id] = search
 
 
 def _with_members(location: Location | None, tablet_id: str) -> Location:

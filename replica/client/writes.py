@@ -265,7 +265,7 @@ class WriteWindow:
         self._bytes -= item.size_bytes
         self._writes -= 1
         self._calls.observe(reply.hybrid_time)
-        self._calls.locator.worked(tablet.tablet_id, item.uuid)
+        self._calls.locator.leader_answered(tablet.tablet_id, item.uuid)
         self._on_outcome(
             WriteOutcome(
                 tablet_id=tablet.tablet_id,

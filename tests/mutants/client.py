@@ -591,10 +591,10 @@ MUTANTS = (
             "test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader"
         ),
         file="replica/client/locator.py",
-        function="Locator.doubt",
+        function="Locator.leader_failed",
         before="""
-            elif doubt.silent == uuid:
-                doubt.silent = ""
+            elif search.silent == uuid:
+                search.silent = ""
         """,
         after="",
     ),
@@ -605,8 +605,8 @@ MUTANTS = (
             "test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader"
         ),
         file="replica/client/locator.py",
-        function="Locator.doubt",
-        before="or doubt.over",
+        function="Locator.leader_failed",
+        before="or search.suspect_asked",
         after="",
     ),
     Mutant(
@@ -617,9 +617,9 @@ MUTANTS = (
             "test_locator_asks_a_leader_where_the_master_has_it_though_hints_name_its_former_address"
         ),
         file="replica/client/locator.py",
-        function="Locator.doubt",
-        before="or doubt.over",
-        after="or doubt.suspect == uuid",
+        function="Locator.leader_failed",
+        before="or search.suspect_asked",
+        after="or search.suspect == uuid",
     ),
     Mutant(
         name="stopped leader is waited for longer and longer",

@@ -58,13 +58,13 @@ def test_locator_follows_a_hint_also_to_a_server_it_did_not_know() -> None:
 
 
 def test_locator_asks_other_members_when_the_master_still_names_a_dead_leader() -> None:
-    """Goal: if the master still names a dead leader, the client asks the other members. Method: doubt the leader,
+    """Goal: if the master still names a dead leader, the client asks the other members. Method: the leader fails,
     refresh says the same, ask in turn."""
     found = locator()
-    found.doubt("t", "a")
+    found.leader_failed("t", "a")
     found.refresh("table", found.version("table"))
     assert [found.leader("t")[0] for _ in range(3)] == ["b", "c", "a"]
-    found.worked("t", "c")
+    found.leader_answered("t", "c")
     assert [found.leader("t")[0] for _ in range(2)] == ["c", "c"]
 
 
@@ -73,7 +73,7 @@ def test_locator_does_not_go_back_to_a_silent_leader_because_followers_still_nam
     follower. Method: it gives no answer in time; both others name it: their hints are not followed, and each is asked;
     then it has another chance. One that only refused is believed to lead when it is named."""
     found = locator("a")
-    found.doubt("t", "a", silent=True)
+    found.leader_failed("t", "a", silent=True)
     asked = []
     for _ in range(2):
         found.refresh("table", found.version("table"))
@@ -83,11 +83,11 @@ def test_locator_does_not_go_back_to_a_silent_leader_because_followers_still_nam
     assert asked == ["b", "c"]
     found.refresh("table", found.version("table"))
     assert found.leader("t") == ("a", A)
-    found.worked("t", "a")
+    found.leader_answered("t", "a")
     assert found.follow("t", "b", "a@h:1")
 
     found = locator("a")
-    found.doubt("t", "a")
+    found.leader_failed("t", "a")
     assert found.follow("t", "b", "a@h:1") and found.leader("t") == ("a", A)
 
 
@@ -102,7 +102,7 @@ def test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader() 
         uuid, _ = found.leader("t")
         if uuid != "a" or not silent:
             assert not found.follow("t", uuid, "")
-        found.doubt("t", uuid, silent=silent and uuid == "a")
+        found.leader_failed("t", uuid, silent=silent and uuid == "a")
         found.refresh("table", found.version("table"))
         return uuid
 
@@ -120,14 +120,14 @@ def test_locator_asks_a_leader_where_the_master_has_it_though_hints_name_its_for
     former = Address("former", 9)
     found = locator("a")
     for round_ in range(2):
-        found.doubt("t", "a")
+        found.leader_failed("t", "a")
         found.refresh("table", found.version("table"))
         asked = []
         for _ in range(2):
             uuid, _ = found.leader("t")
             asked.append(uuid)
             assert found.follow("t", uuid, f"a@{former}") and found.leader("t") == ("a", former)
-            found.doubt("t", "a")
+            found.leader_failed("t", "a")
             found.refresh("table", found.version("table"))
         assert (asked, found.leader("t")) == (["b", "c"], ("a", A)), round_
 
@@ -136,7 +136,7 @@ def test_locator_with_one_member_asks_it_again() -> None:
     """Goal: a tablet's only member is asked again. Method: the only member was silent, then another table look-up."""
     found = locator(look_up=lambda name: [Location("t", name, {"a": A}, "a")])
     for silent in (True, False, True):
-        found.doubt("t", "a", silent=silent)
+        found.leader_failed("t", "a", silent=silent)
         found.refresh("table", found.version("table"))
         assert [found.leader("t") for _ in range(3)] == [("a", A)] * 3
 
