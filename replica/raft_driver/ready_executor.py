@@ -27,7 +27,7 @@ _log = logging.getLogger("nyala.raft_driver")
 
 _RETRY_TICKS = 20
 """Ticks between two attempts on a disk that is full or hangs. Leadership is offered as often."""
-_TELL_TICKS = 6000
+_WARNING_TICKS = 6000
 """Ticks between two log messages that the disk is still full: five minutes, with ticks of 50 ms."""
 _BATCHING_TICKS = 4
 """Ticks after which a follower applies a few small writes that wait for more."""
@@ -73,9 +73,9 @@ class ReadyExecutor:
         """The highest index that the core has given out to be applied. The core's commit index may be above it: entries
         that the others committed wait until the log here has them durably. Otherwise a flush could run ahead of it."""
         self._seen: tuple[object, ...] = ()
-        self._tell_tick = 0
+        self._warning_due_tick = 0
         """The tick from which on the log may report again that the disk is full."""
-        self._marked = core.withheld is not None
+        self._withheld_in_log = core.withheld is not None
         """Whether the log has the mark of a lost end (`withheld`)."""
         self.persister = Persister(
             cmeta=files.cmeta,
@@ -149,19 +149,19 @@ class ReadyExecutor:
         self.mark_active()
         if not self._life.serving:
             return
-        news = not self._seen
+        changed = not self._seen
         self._executing = True
         try:
             while self._life.serving and (ready := self.core.ready()) is not None:
-                news = True
+                changed = True
                 self._execute(ready)
         finally:
             self._executing = False
         self.writer.batch_left()
         if self._life.serving:
             self.callers.answer_transfers()
-            if news:
-                self._look()
+            if changed:
+                self._update_phase()
 
     def _execute(self, ready: Ready) -> None:
         """Carry out one `Ready`: send what may be sent now, begin the writes, apply the committed entries."""
@@ -209,7 +209,7 @@ class ReadyExecutor:
             return False
         return self.applier.may_wait(self._committed)
 
-    def _look(self) -> None:
+    def _update_phase(self) -> None:
         """Enter the phase that fits the present state, and call `on_change` if anything changed."""
         core = self.core
         if core.role is Role.LEADER:
@@ -222,9 +222,9 @@ class ReadyExecutor:
         if seen != self._seen:
             self._seen = seen
             self._environment.on_change(self.tablet_id)
-        if self._marked and core.withheld is None:
-            self._marked = False
-            self._environment.run_heavy(self._files.log.forget_withheld, self._forgotten)
+        if self._withheld_in_log and core.withheld is None:
+            self._withheld_in_log = False
+            self._environment.run_heavy(self._files.log.forget_withheld, self._withheld_forgotten)
 
     # ------------------------------------------------------------------------------------------------ completions
 
@@ -254,9 +254,9 @@ class ReadyExecutor:
         self.core.entries_loaded()
         self.pump()
 
-    def _forgotten(self, result: BaseException | None) -> None:
+    def _withheld_forgotten(self, result: BaseException | None) -> None:
         if may_pass(result):
-            self._marked = True
+            self._withheld_in_log = True
             return
         if isinstance(result, BaseException):
             self._life.fail(result)
@@ -266,16 +266,16 @@ class ReadyExecutor:
     def tick(self) -> None:
         """One tick of the machine's monotonic clock."""
         self.callers.tick += 1
-        seldom = self.callers.tick % _RETRY_TICKS == 0
+        retry_due = self.callers.tick % _RETRY_TICKS == 0
         if self.callers.tick % _BATCHING_TICKS == 0 or not self._may_wait():
             self.apply_committed()
         if not self._held_up():
             self.core.tick(self._environment.ticks_now())
         self.callers.expire()
         self.persister.tick()
-        if self._disk_stands and seldom:
-            self._disk_still_stands()
-        if self.loader.missed and seldom:
+        if self._disk_stalled and retry_due:
+            self._handle_stalled_disk()
+        if self.loader.missed and retry_due:
             self.loader.missed = False
             self.core.entries_loaded()
         self.pump()
@@ -333,22 +333,22 @@ class ReadyExecutor:
     # ---------------------------------------------------------------------------------------------------- trouble
 
     @property
-    def _disk_stands(self) -> bool:
+    def _disk_stalled(self) -> bool:
         """Whether the disk makes no progress, because it has no room or hangs."""
         return self.persister.full or self.persister.hangs
 
     def _held_up(self) -> bool:
         """Whether so many writes wait for the disk that this replica must send nothing, because they take memory."""
-        return self._disk_stands and self.persister.waiting >= self._options.held_readies_max
+        return self._disk_stalled and self.persister.waiting >= self._options.held_readies_max
 
-    def _disk_still_stands(self) -> None:
+    def _handle_stalled_disk(self) -> None:
         """Offer leadership, because writers would wait here in vain, and try the disk again.
 
         If the disk hangs, leadership is offered only if the others are ahead, because all disks may be slow.
         """
         core = self.core
-        if self.persister.full and self.callers.tick >= self._tell_tick:
-            self._tell_tick = self.callers.tick + _TELL_TICKS
+        if self.persister.full and self.callers.tick >= self._warning_due_tick:
+            self._warning_due_tick = self.callers.tick + _WARNING_TICKS
             what = "T %s P %s cannot write its log or its metadata; it waits, and refuses writes, until it can: %s"
             _log.warning(what, self.tablet_id, core.uuid, self.persister.refusal)
         if core.role is not Role.LEADER:
@@ -362,7 +362,7 @@ class ReadyExecutor:
         hint = leader_hint(self.core)
         self.writer.leadership_lost(hint)
         answered_when_applied = self.core.commit_index
-        if self._disk_stands:
+        if self._disk_stalled:
             # Entries that are durable on the others only are applied when the disk goes on, which is too late for
             # callers.
             answered_when_applied = min(answered_when_applied, self.core.persisted_index)
@@ -372,13 +372,13 @@ class ReadyExecutor:
     def end_serving(self, phase: Phase, served: bool, code: Code, what: str) -> None:
         """Send, apply and answer nothing after this; callers get `code` and `text` first."""
         if served:
-            self._say_goodbye(phase)
+            self._wake_members(phase)
         self.persister.stop()
         self.applier.stop()
         self.writer.fail_all(code, what)
         self.callers.fail_all(code, what)
 
-    def _say_goodbye(self, phase: Phase) -> None:
+    def _wake_members(self, phase: Phase) -> None:
         """Send the members a message when this replica ends: a quiet group does not notice that while the server lives
         on.
 

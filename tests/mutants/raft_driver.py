@@ -344,7 +344,7 @@ MUTANTS = (
         rows="CN-26",
         test="tests/unit/raft_driver/test_driver_hung_disk.py::test_all_logs_that_hang_move_no_leader",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._disk_still_stands",
+        function="ReadyExecutor._handle_stalled_disk",
         before="None and (self.persister.full or core.commit_index > core.persisted_index)",
         after="None",
     ),

@@ -99,7 +99,7 @@ MUTANTS = (
         rows="CC-20",
         test="tests/unit/raft_driver/test_driver_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._look",
+        function="ReadyExecutor._update_phase",
         before="""
             if core.role is Role.LEADER:
         """,
@@ -114,7 +114,7 @@ MUTANTS = (
         rows="CN-42, CN-41",
         test="tests/unit/raft_driver/test_driver_life.py::test_phases_of_a_group_come_in_order_on_every_member",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._look",
+        function="ReadyExecutor._update_phase",
         before="running = core.term_committed",
         after="running = True",
     ),
@@ -123,7 +123,7 @@ MUTANTS = (
         rows="CN-36",
         test="tests/unit/raft_driver/test_driver_life.py::test_group_with_one_of_three_up_waits_and_runs_with_the_second",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._look",
+        function="ReadyExecutor._update_phase",
         before="self._life.enter(Phase.RUNNING if running else Phase.CONFIGURING)",
         after="self._life.enter(Phase.RUNNING)",
     ),
@@ -132,8 +132,8 @@ MUTANTS = (
         rows="CN-22",
         test="tests/unit/raft_driver/test_driver_life.py::test_mark_of_a_lost_end_goes_when_the_loss_is_made_up_for",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._look",
-        before="self._environment.run_heavy(self._files.log.forget_withheld, self._forgotten)",
+        function="ReadyExecutor._update_phase",
+        before="self._environment.run_heavy(self._files.log.forget_withheld, self._withheld_forgotten)",
         after="pass",
     ),
     Mutant(
@@ -187,7 +187,7 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_driver_quiet.py::test_leader_that_fails_at_rest_is_replaced_though_its_server_lives",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor.end_serving",
-        before="self._say_goodbye(phase)",
+        before="self._wake_members(phase)",
         after="pass",
     ),
     Mutant(
@@ -498,9 +498,9 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_driver_full_disk.py::"
         "test_replica_without_room_says_so_at_once_and_seldom_again",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._disk_still_stands",
-        before="if self.persister.full and self.callers.tick >= self._tell_tick:",
-        after="if self.persister.hangs and self.callers.tick >= self._tell_tick:",
+        function="ReadyExecutor._handle_stalled_disk",
+        before="if self.persister.full and self.callers.tick >= self._warning_due_tick:",
+        after="if self.persister.hangs and self.callers.tick >= self._warning_due_tick:",
     ),
     Mutant(
         name="full disk is told every second",
@@ -508,9 +508,9 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_driver_full_disk.py::"
         "test_replica_without_room_says_so_at_once_and_seldom_again",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._disk_still_stands",
-        before="self._tell_tick = self.callers.tick + _TELL_TICKS",
-        after="self._tell_tick = self.callers.tick",
+        function="ReadyExecutor._handle_stalled_disk",
+        before="self._warning_due_tick = self.callers.tick + _WARNING_TICKS",
+        after="self._warning_due_tick = self.callers.tick",
     ),
     Mutant(
         name="replica without room says that it has some",

@@ -411,7 +411,7 @@ PLANTED = (
     Planted(
         "leader whose log hangs leads on",
         one(
-            "raft_driver.ready_executor:ReadyExecutor._disk_still_stands",
+            "raft_driver.ready_executor:ReadyExecutor._handle_stalled_disk",
             "self.persister.full or core.commit_index > core.persisted_index",
             "self.persister.full",
         ),
