@@ -46,8 +46,8 @@ class Peer:
     Concurrency: the loop's thread only; one task, owned here, from the first message to `close`.
     """
 
-    uuid: str
-    address: Address
+    own_uuid: str
+    own_address: Address
     dest_uuid: str
     addresses: tuple[Address, ...]
     options: PeerOptions
@@ -190,7 +190,7 @@ class Peer:
             except asyncio.CancelledError:
                 raise
             except Exception:  # noqa: BLE001 - task root
-                _log.exception("P %s link to %s at %s ended", self.uuid, self.dest_uuid, self._target())
+                _log.exception("P %s link to %s at %s ended", self.own_uuid, self.dest_uuid, self._target())
                 self._note("internal error")
             self._drop_queue()
             self._failures += 1
@@ -199,7 +199,7 @@ class Peer:
 
     def _note(self, text: str) -> None:
         if text != self._error:
-            _log.info("P %s link to %s at %s ended: %s", self.uuid, self.dest_uuid, self._target(), text)
+            _log.info("P %s link to %s at %s ended: %s", self.own_uuid, self.dest_uuid, self._target(), text)
         self._error = text
 
     def _drop_queue(self) -> None:
@@ -227,7 +227,9 @@ class Peer:
         try:
             target, takeover = self._target(), self.takeover
             number = self.link_number_for(self.dest_uuid)
-            await open_link(target, self.uuid, self.address, self.dest_uuid, self.options, link, takeover, number)
+            await open_link(
+                target, self.own_uuid, self.own_address, self.dest_uuid, self.options, link, takeover, number
+            )
             self._link, linked_at = link, loop.time()
             self._error = ""
             self.on_state(self.status())
@@ -274,7 +276,7 @@ class Peer:
         self._batches += 1
         self._messages += len(taken)
         batch = pb.PeerBatch(
-            from_uuid=self.uuid, dest_uuid=self.dest_uuid, process=self.process, takeover=self.takeover
+            from_uuid=self.own_uuid, dest_uuid=self.dest_uuid, process=self.process, takeover=self.takeover
         )
         for tablet_id, message in taken:
             fill_message(batch.messages.add(), tablet_id, message)
