@@ -15,6 +15,7 @@ class PeerOptions:
     """The bound of one peer's queue. Above it, entries are dropped (Raft sends them again); votes, heartbeats and
     replies are kept."""
     queue_messages_max: int = 100_000
+    """Above it, every message is dropped."""
     batch_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
     backoff_first_ms: int = 20
     backoff_max_ms: int = 1000

@@ -23,8 +23,8 @@ _FIXED_BYTES = 64
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """The state of one outgoing link. `error`: why there is no link, because the last attempt or
-    connection failed; empty while a link is open."""
+    """The state of the link to the server `uuid`. `error`: why the last attempt or connection failed; empty if it did
+    not."""
 
     uuid: str
     address: str
@@ -41,8 +41,9 @@ class PeerStatus:
 class Peer:
     """The link to one server.
 
-    Invariants: at most `queue_bytes_max` of entries wait; above it, appends are dropped, and votes, heartbeats and
-    replies are kept. When a connection breaks, the queue is dropped, because it will be out of date at the next one.
+    Invariants: at most `queue_messages_max` messages wait; above it, every message is dropped. Above `queue_bytes_max`
+    only appends with entries are dropped, unless the queue is empty; votes, heartbeats and replies are kept. When a
+    connection breaks, the queue is dropped, because it will be out of date at the next one.
     Concurrency: the loop's thread only; one task, owned here, from the first message to `close`.
     """
 
@@ -56,7 +57,8 @@ class Peer:
     soon: Post | None = None
     takeover: int = 0
     link_number_for: Callable[[str], int] = lambda uuid: 0
-    """Gives the number by which the receiver of a link finds that this process opens it."""
+    """Returns the number that `OpenLink` carries to a server. By it that server finds that this process opens the
+    link."""
     _pulse_due: bool = field(default=False, init=False)
     _queue: list[tuple[str, Message]] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
@@ -119,8 +121,8 @@ class Peer:
             self._wake_up()
 
     def relink(self) -> None:
-        """Give the link up and connect again, at the same addresses. A master calls it when another process has taken
-        over the uuid of the link's other end."""
+        """Give the link up and connect again, at the same addresses: another process has taken over the uuid of the
+        other end, or a config or a master names that server now, so that the link can be opened with its number."""
         self._reconnect = True
         self._wake_up()
 
@@ -182,7 +184,7 @@ class Peer:
             self._reconnect = False
             try:
                 await self._session()
-                continue  # the address has changed
+                continue  # to another address, or again by `relink`
             except grpc.aio.AioRpcError as error:
                 self._note(f"{error.code().name}: {error.details()}")
             except (Refused, OSError) as error:
@@ -221,7 +223,7 @@ class Peer:
                 return
 
     async def _session(self) -> None:
-        """One connection, until it breaks (raises) or the server's address changes (returns)."""
+        """One connection, until it breaks (raises), or `move` or `relink` asks for another one (returns)."""
         loop, linked_at = asyncio.get_running_loop(), math.inf
         link = Link(self.options, self._pump)
         try:
@@ -258,7 +260,7 @@ class Peer:
         queue = self._queue
         bound = self.options.batch_bytes_max
         if self._bytes <= min(bound, _FIXED_BYTES * limits.PEER_BATCH_ENTRIES_SENT):
-            # Each message and each entry counts as at least this many bytes, so their numbers need not be counted.
+            # Each message and each entry counts as at least `_FIXED_BYTES`, so there are not too many of them either.
             taken, self._queue, self._bytes = queue, [], 0
         else:
             total = entries = count = 0
