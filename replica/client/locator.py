@@ -89,8 +89,8 @@ class Locator:
         return [(uuid, location.members[uuid]) for *_, uuid in order]
 
     def _next_member(self, location: Location) -> str:
-        """Return the other members in turn, and the suspect last, because a call to a stopped server costs a whole
-        attempt."""
+        """Return the next member to ask: the others in turn, and the suspect last, because a call to a stopped server
+        costs a whole attempt."""
         search = self._searches.setdefault(location.tablet_id, _LeaderSearch(""))
         others = sorted(uuid for uuid in location.members if uuid != search.suspect)
         again = search.leaderless and search.silent == search.suspect
@@ -128,10 +128,11 @@ class Locator:
                 self._versions[table_name] = seen_version + 1
 
     def follow(self, tablet_id: str, asked_uuid: str, detail: str) -> bool:
-        """Follow a NOT_LEADER's hint `uuid@host:port`; returns whether there was one. Without one, no leader is known.
+        """Take the leader that NOT_LEADER's hint `uuid@host:port` names; returns whether it was taken.
 
-        A hint that names a server which was just silent does not count: followers name a stopped leader until they have
-        elected another, and waiting for it again costs a whole attempt.
+        An empty hint means that the server knows no leader. A hint is not taken if it names the server that was asked,
+        or the one that was just silent: followers name a stopped leader until they have elected another, and waiting
+        for it again costs a whole attempt.
         """
         uuid, address = leader_hint(detail)
         with self._lock:
@@ -151,7 +152,7 @@ class Locator:
             return True
 
     def leader_answered(self, tablet_id: str, uuid: str) -> None:
-        """Note that the server of that uuid answered as the leader."""
+        """Note that the server `uuid` answered as the leader: the search for one is over."""
         with self._lock:
             self._searches.pop(tablet_id, None)
             location = self._tablets.get(tablet_id)
@@ -159,7 +160,7 @@ class Locator:
                 self._tablets[tablet_id] = replace(location, leader_uuid=uuid)
 
     def leader_failed(self, tablet_id: str, uuid: str, *, silent: bool = False) -> None:
-        """Note that the server did not answer as the leader; `silent`: it did not answer in time."""
+        """Note that the server `uuid` did not answer as the leader; `silent`: it did not answer in time."""
         with self._lock:
             location = self._tablets.get(tablet_id)
             if location is None:
