@@ -20,8 +20,8 @@ class Lifecycle:
         self._on_change = on_change
         self._on_fatal = on_fatal
         self.end_serving: Callable[[Phase, bool, Code, str], None] | None = None
-        """Called to end the serving part, which sets it: (phase, whether it served so far, code and text for its
-        callers)."""
+        """Ends the executor; set when the replica starts. Its arguments: the last phase, whether the replica served
+        until now, and the code and the text for its callers."""
         self.phase = Phase.BOOTSTRAPPING
         self.error = ""
         self.why_failed = ""

@@ -79,7 +79,7 @@ class Persister:
 
     @property
     def full(self) -> bool:
-        """Whether a write waits because the disk has no room."""
+        """Whether a write waits because the disk has no room, or another resource is exhausted."""
         return self._log_full or self._meta_full
 
     def has_room(self, size_bytes: int) -> bool:

@@ -26,7 +26,7 @@ from .writer import Writer
 _log = logging.getLogger("nyala.raft_driver")
 
 _RETRY_TICKS = 20
-"""Ticks between two attempts on a disk that is full or hangs. Leadership is offered as often."""
+"""Ticks between two attempts on a stalled disk: one second, with ticks of 50 ms. Leadership is offered as often."""
 _WARNING_TICKS = 6000
 """Ticks between two log messages that the disk is still full: five minutes, with ticks of 50 ms."""
 _BATCHING_TICKS = 4
@@ -36,9 +36,9 @@ _BATCHING_TICKS = 4
 class ReadyExecutor:
     """Carries out each `Ready` of the core in the order that it prescribes, and receives completions.
 
-    Invariants: a message with a promise is sent only when the promise is durable here; entries are applied in order,
-    each once, only when committed; after a failure nothing is sent, applied or answered. Concurrency: the owner's
-    thread; completions arrive through `post`.
+    Invariants: a vote, a vote request and an acknowledgement are sent only when what they say is durable here; entries
+    are applied in order, each once, only when committed; after a failure nothing is sent, applied or answered.
+    Concurrency: the owner's thread; completions arrive through `post`.
     """
 
     def __init__(
@@ -68,10 +68,12 @@ class ReadyExecutor:
         """The time since which the owner does not tick this replica, if the owner has a clock."""
         self._pump_scheduled = False
         self._executing = False
-        """Whether a `Ready` is being carried out. A call of `pump` meanwhile takes effect after that."""
+        """Whether `pump` runs. `pump_soon` schedules nothing meanwhile, because `pump` asks the core again before it
+        ends."""
         self._committed = 0
         """The highest index that the core has given out to be applied. The core's commit index may be above it: entries
-        that the others committed wait until the log here has them durably. Otherwise a flush could run ahead of it."""
+        that the others committed wait until the log here has them durably. Otherwise a flush could run ahead of the
+        log."""
         self._seen: tuple[object, ...] = ()
         self._warning_due_tick = 0
         """The tick from which on the log may report again that the disk is full."""
@@ -125,7 +127,7 @@ class ReadyExecutor:
             pump_soon=self.pump_soon,
         )
 
-    # --------------------------------------------------------------------------------------------------- carrying
+    # --------------------------------------------------------------------------------------------------- execution
 
     def mark_active(self) -> None:
         """Make the owner tick this replica again, because an input arrived."""
@@ -202,8 +204,8 @@ class ReadyExecutor:
     def _may_wait(self) -> bool:
         """Whether committed entries may wait some ticks for more.
 
-        On a follower, no caller waits until a small write is applied, and many writes together cost little more than
-        one.
+        Many small writes together cost little more than one. They do not wait if a caller waits for them: on a leader,
+        after leadership was lost, or for an index or a time.
         """
         if self.core.role is Role.LEADER or self.writer.indexed or self.callers.any_waits_to_be_applied:
             return False
@@ -330,11 +332,11 @@ class ReadyExecutor:
         self.pump_soon()
         return ""
 
-    # ---------------------------------------------------------------------------------------------------- trouble
+    # ---------------------------------------------------------------------------------------------------- faults
 
     @property
     def _disk_stalled(self) -> bool:
-        """Whether the disk makes no progress, because it has no room or hangs."""
+        """Whether writes make no progress: the disk has no room or hangs, or another resource is exhausted."""
         return self.persister.full or self.persister.hangs
 
     def _held_up(self) -> bool:
@@ -370,7 +372,10 @@ class ReadyExecutor:
             callers.answer_known_outcomes(answered_when_applied, self.cache.term_at, hint)
 
     def end_serving(self, phase: Phase, served: bool, code: Code, what: str) -> None:
-        """Send, apply and answer nothing after this; callers get `code` and `text` first."""
+        """End the executor: callers get `code` and `what` now, and after that nothing is sent, applied or answered.
+
+        `phase`: the one in which the replica ends. `served`: whether it served until now.
+        """
         if served:
             self._wake_members(phase)
         self.persister.stop()
@@ -379,11 +384,12 @@ class ReadyExecutor:
         self.callers.fail_all(code, what)
 
     def _wake_members(self, phase: Phase) -> None:
-        """Send the members a message when this replica ends: a quiet group does not notice that while the server lives
-        on.
+        """Send the other members a message when this replica ends: a quiet group watches servers only, and this
+        server may live on.
 
         Any message would do, because it wakes its receiver. Replicas that are awake ignore this one. A leader sends it
-        even if it is not quiet, because its followers may be quiet already. A leader notices a lost follower soon.
+        even if it is not quiet, because its followers may be quiet already. A follower sends it only if it fails in a
+        quiet group; in any other group the leader soon misses its replies.
         """
         core = self.core
         if core.role is not Role.LEADER and not (core.quiet and phase is Phase.FAILED):
