@@ -11,6 +11,8 @@ from nyala.schemas import config_to_avro, frame
 from .view import SCHEMA, read_cmeta
 
 FOLDER = "consensus-meta"
+_PRESENT = "consensus metadata are here already and may hold a vote: nothing was written; open that file instead"
+_ABSENT = "no consensus metadata of this tablet here: check the tablet's id and the server's directory"
 
 
 def path_of(tablet_id: str) -> str:
@@ -57,7 +59,7 @@ class ConsensusMeta:
     @classmethod
     def _create(cls, disk: Disk, tablet_id: str, uuid: str, content: _Content) -> ConsensusMeta:
         if cls.exists(disk, tablet_id):
-            raise Refused(Code.ALREADY_EXISTS, "consensus metadata is never made anew", tablet_id=tablet_id)
+            raise Refused(Code.ALREADY_EXISTS, _PRESENT, tablet_id=tablet_id, path=path_of(tablet_id))
         return cls._begin(disk, tablet_id, uuid, content)
 
     @classmethod
@@ -76,7 +78,7 @@ class ConsensusMeta:
         try:
             data = disk.read(path_of(tablet_id))
         except FileNotFoundError:
-            raise Refused(Code.NOT_FOUND, "no consensus metadata", tablet_id=tablet_id) from None
+            raise Refused(Code.NOT_FOUND, _ABSENT, tablet_id=tablet_id, path=path_of(tablet_id)) from None
         uuid, content = _parse(tablet_id, data)
         # A process that was killed between the rename and its sync left a file that a power cut may still take back.
         disk.sync_dir(FOLDER)

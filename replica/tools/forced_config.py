@@ -166,6 +166,7 @@ def raise_term(disk: Disk, tablet_id: str, term: int, *, dry_run: bool = False) 
 def _read(disk: Disk, tablet_id: str) -> tuple[bytes, CmetaView]:
     path = path_of(tablet_id)
     if not disk.exists(path):
-        raise Refused(Code.NOT_FOUND, "no consensus metadata of that tablet here", tablet=tablet_id)
+        what = "no consensus metadata of that tablet here, and nothing was changed: check its id and the directory"
+        raise Refused(Code.NOT_FOUND, what, tablet=tablet_id, path=path)
     data = disk.read(path)
     return data, read_cmeta(data, path)
