@@ -56,7 +56,7 @@ def force_config(disk: Disk, tablet_id: str, config: RaftConfig, time: int) -> N
         what = "a config is forced upon a READY replica only"
         raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, state=superblock.data_state.name)
     meta = ConsensusMeta.load(disk, tablet_id)
-    log, _ = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
+    log, _ = Log.open(disk, wal_folder(tablet_id), tablet_id)
     try:
         last = superblock.end_of(log.last)
         if last != config.opid:

@@ -63,7 +63,7 @@ def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
     try:
         if not disk.exists(wal_folder(tablet_id)):
             raise Corruption("the log's folder is missing", tablet=tablet_id)
-        log, replay = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
+        log, replay = Log.open(disk, wal_folder(tablet_id), tablet_id)
         log.close()
         end = max(superblock.end_of(replay.last), replay.withheld or ZERO_OPID)
         return LastLogged(end, known=replay.withheld is None)

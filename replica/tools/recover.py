@@ -274,7 +274,7 @@ def _source_at_rest(disk: Disk) -> LocalCopySource:
     ) -> CopySourceSession:
         if not leaderless:
             raise Refused(Code.NOT_LEADER, "a replica at rest leads nobody", tablet=tablet_id)
-        log, _ = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
+        log, _ = Log.open(disk, wal_folder(tablet_id), tablet_id)
         return capture_session(
             disk=disk,
             tablet_id=tablet_id,

@@ -77,6 +77,10 @@ accepted."""
 WAL_SEGMENT_SIZE_BYTES_MAX = 64 << 20
 WAL_SEGMENT_SIZE_BYTES_FIRST = 256 << 10
 WAL_QUEUE_BYTES_MAX = 64 << 20
+WAL_APPENDING_THREADS = 64
+"""The group commits of a process that may wait for the disk at a time, whatever the number of its logs. One core makes
+some 10,000 group commits a second, so a disk with syncs of 5 ms keeps about 50 threads waiting."""
+WAL_PREALLOCATING_THREADS = 4
 
 APPEND_BATCH_BYTES_MAX = 4 << 20
 APPEND_META_BYTES_MAX = 16 << 10

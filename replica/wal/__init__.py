@@ -9,4 +9,5 @@ from .offline import latest_time, read_offline
 from .options import WalOptions
 from .recovery import WITHHELD_NAME
 from .reservation import Reservation
+from .threads import LogThreads
 from .verify import verify_segment

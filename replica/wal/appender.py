@@ -17,6 +17,7 @@ from .newest import Newest, read_newest, save_newest
 from .options import WalOptions
 from .reservation import Reservation
 from .segment import ActiveSegment, NextSegment
+from .threads import TurnThreads
 from .zeros import STATEMENT_BYTES
 
 _log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Appender:
     end: Newest
     recorded: Newest
     size_bytes: int
-    threaded: bool
+    threads: TurnThreads | None
     _active: ActiveSegment | None = field(default=None, init=False)
     _info: SegmentInfo | None = field(default=None, init=False)
     _retry_at_bytes: int = field(default=0, init=False)
@@ -53,7 +54,7 @@ class Appender:
         self._end, self._end_said = self.end, self.recorded
         """The end of the files, and the end that the record beside them names."""
         self._next_size = self.size_bytes
-        self._next = NextSegment(self.disk, self.folder, self.tablet_id, threaded=self.threaded)
+        self._next = NextSegment(self.disk, self.folder, self.tablet_id, threads=self.threads)
 
     def write(self, slots: Sequence[Reservation]) -> GroupCommit:
         """Append all entries of the slots as one block and make it durable.
@@ -111,14 +112,10 @@ class Appender:
         if active is not None and active.is_empty and active.header.first_index != first_index:
             usable = None
         try:
-            ready = self._next.poll()
-            if usable is not None and not ready:
+            if usable is not None and not self._next.ready:
                 return usable
-            while not ready:
-                if self._next.idle:
-                    self._next.start(self._next_size)
-                self._next.wait()
-                ready = self._next.poll()
+            if self._next.idle:
+                self._next.start(self._next_size, here=True)
             taken = self._next.take(self.next_number, first_index, self._end.last)
         except Refused:
             if usable is not None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
-from nyala.replica.fs import FileLength, exhausted
+from nyala.replica.fs import FileLength
 from nyala.replica.types import (
     Code,
     Disk,
@@ -29,6 +29,7 @@ from .reader import Survivors, read_entries
 from .recovery import Recovered, forget_withheld, recover, repair_withheld
 from .reservation import OnDurable, Reservation, SlotState, Truncation
 from .retention import Retention
+from .threads import LogThreads
 
 _log = logging.getLogger(__name__)
 
@@ -41,28 +42,33 @@ class Log:
     a full disk or an exhausted resource, every later call fails with the same error: no sync is ever tried again
     on the same file.
     Durability: an entry is durable at its callback; opening makes all entries that it returns durable. Concurrency: any
-    thread; callbacks come from the appender's thread (or from `drain`) and must not block. If a reservation can no
-    longer be served, its callback runs within its own `append_async`.
+    thread. At most one thread appends at a time. Callbacks come from it, one of `threads` (or from `drain` or `close`),
+    and must not block. If a reservation can no longer be served, its callback runs within its own `append_async`.
     """
 
     def __init__(
-        self, disk: Disk, folder: str, tablet_id: str, options: WalOptions, found: Recovered, *, threaded: bool
+        self, disk: Disk, folder: str, tablet_id: str, options: WalOptions, found: Recovered, threads: LogThreads | None
     ) -> None:
         """Call `open` instead."""
         self._disk = disk
         self._folder = folder
         self._tablet_id = tablet_id
         self._options = options
-        self._threaded = threaded
+        self._threads = threads
         self._state = threading.Condition()
         self._io = threading.Lock()
         self._queue: deque[Reservation] = deque()
+        self._seen: list[Reservation] = []
+        """Those that were in the queue together, and that the next group commit waits for."""
         self._queued_bytes = 0
         self._busy = False
+        self._offered = False
+        """Whether the log has a turn of a thread, or waits for one."""
+        self._thread: threading.Thread | None = None
+        """The thread whose turn it is."""
         self._closing = False
         self._closed = False
         self._failure: BaseException | None = None
-        self._thread: threading.Thread | None = None
         self._removal_unsynced = False
         """Whether a segment's name was removed, and that is not durable yet."""
         self._withheld = found.withheld
@@ -81,19 +87,26 @@ class Log:
             end=found.end,
             recorded=found.newest,
             size_bytes=min(max(2 * previous, options.segment_size_bytes_first), options.segment_size_bytes_max),
-            threaded=threaded,
+            threads=threads.preallocating if threads is not None else None,
         )
 
     @classmethod
     def open(
-        cls, disk: Disk, folder: str, tablet_id: str, options: WalOptions | None = None, *, threaded: bool = True
+        cls,
+        disk: Disk,
+        folder: str,
+        tablet_id: str,
+        options: WalOptions | None = None,
+        *,
+        threads: LogThreads | None = None,
     ) -> tuple[Log, Replay]:
         """Recover the log in the folder, which is made if absent. Later appends go to a new segment.
 
+        `threads` append to the log, which shares them with others; without them, `drain` and `close` do.
         Raises Corruption if anything but the last group commit is damaged; then the files are unchanged.
         """
         found = recover(disk, folder, tablet_id)
-        log = cls(disk, folder, tablet_id, options or WalOptions(), found, threaded=threaded)
+        log = cls(disk, folder, tablet_id, options or WalOptions(), found, threads)
         first, last = log.first_index, log.last
         return log, Replay(Survivors(log.read, first, last.index), first, last, found.withheld)
 
@@ -146,17 +159,15 @@ class Log:
     def reserve(self, entries: Sequence[Entry]) -> Reservation:
         """Take the next place in the order for `entries`, one or more with consecutive indexes.
 
-        Raises ResourcesExhausted, and reserves nothing, if the appender's thread cannot be started.
-        Blocks while the queue is full (without a thread, raises Refused(OVERLOADED)): on an event loop check `has_room`
+        Blocks while the queue is full (without threads, raises Refused(OVERLOADED)): on an event loop check `has_room`
         first. The caller must pass the reservation to `append_async`, because later ones wait for it.
         """
         slot = Reservation(entries)
         check(bool(slot.entries), "a reservation holds an entry")
         with self._state:
             self._check_usable()
-            self._start_thread()
             while not self.has_room(slot.size_bytes):
-                if not self._threaded:
+                if self._threads is None:
                     raise Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._queued_bytes)
                 self._state.wait()
                 self._check_usable()
@@ -190,7 +201,7 @@ class Log:
             if reservation.state is SlotState.RESERVED:
                 reservation.encoded = encoded
                 reservation.state = SlotState.READY
-                self._state.notify_all()
+                self._offer()
         if error_now is not None:
             on_durable(error_now)
 
@@ -205,13 +216,12 @@ class Log:
         self.append_async(self.reserve(entries), on_durable)
 
     def drain(self) -> None:
-        """Without a thread: do the appender's work for everything that is ready. With one: wait until the queue is
-        empty.
+        """Without threads: do their work for everything that is ready. With them: wait until the queue is empty.
 
-        With a thread, do not call it while you hold a reservation that is not appended.
+        With threads, do not call it while you hold a reservation that is not appended.
         """
         with self._state:
-            if self._threaded:
+            if self._threads is not None:
                 self._state.wait_for(lambda: not (self._queue or self._busy))
                 return
             batch = self._take_ready()
@@ -239,34 +249,39 @@ class Log:
         if self._closing:
             raise closed_error(self._tablet_id)
 
-    def _start_thread(self) -> None:
-        if self._threaded and self._thread is None:
-            thread = threading.Thread(target=self._run, name=f"wal-{self._tablet_id}", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:
-                raise exhausted(error) or error from error
-            self._thread = thread
+    def _offer(self) -> None:
+        """Wait for a turn of a thread, if there is a group commit to do. The caller holds the lock."""
+        if self._threads is not None and not self._offered and self._may_commit():
+            self._offered = True
+            self._threads.appending.give(self._turn)
 
-    def _run(self) -> None:
-        """The appender's loop: look at all reservations, wait for each to be ready, write one block, sync, call back.
+    def _may_commit(self) -> bool:
+        """Whether all reservations that were in the queue together are encoded. They stay in the queue until then, so
+        that all are failed if one of them does not serialise. The caller holds the lock."""
+        self._seen = self._seen or list(self._queue)
+        while self._seen and self._seen[-1].state is SlotState.READY:
+            self._seen.pop()
+        return bool(self._queue) and not (self._seen or self._closing)
 
-        They stay in the queue until then, so that all are failed if one of them does not serialise.
-        """
-        while True:
-            with self._state:
-                self._state.wait_for(lambda: self._closing or self._queue)
-                found = list(self._queue)
-                while not self._closing and any(slot.state is SlotState.RESERVED for slot in found):
-                    self._state.wait()
-                batch = self._take_ready()
-                self._busy = bool(batch)
-            if not batch:  # the log is closed, or has failed
-                return
+    def _turn(self) -> bool:
+        """Do one group commit: one block, one sync, the callbacks; returns whether there is another to do now."""
+        with self._state:
+            if self._closing:  # `close` appends what is ready
+                return False
+            self._thread = threading.current_thread()
+            batch = self._take_ready()
+            self._busy = bool(batch)
+        try:
             self._commit(batch)
+        finally:
+            with self._state:
+                self._thread = None
+                more = self._offered = self._may_commit()
+                self._state.notify_all()
+        return more
 
     def _commit(self, batch: list[Reservation]) -> None:
-        """Do one group commit. Every task of the appender starts here."""
+        """Do one group commit. One thread at a time."""
         slots = [slot for slot in batch if slot.entries]
         written: GroupCommit | None = None
         try:
@@ -319,6 +334,7 @@ class Log:
             # One that is handed over from now on is called back by `append_async`.
             told = [slot for slot in failed if slot.on_durable is not None]
             self._queue.clear()
+            self._seen.clear()
             for slot in failed:
                 slot.error = error
                 slot.state = SlotState.DONE
@@ -483,16 +499,16 @@ class Log:
 
         A second call does nothing. Files that cannot be cut or removed now are left to the next opening.
         """
-        check(threading.current_thread() is not self._thread, "a callback of the log cannot close it")
         with self._state:
+            check(threading.current_thread() is not self._thread, "a callback of the log cannot close it")
             if self._closed:
                 return
             self._closing = True
             self._state.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-        elif not self._threaded:
-            self.drain()
+            self._state.wait_for(lambda: not (self._thread or self._busy))
+            batch = self._take_ready()
+            self._busy = bool(batch)
+        self._commit(batch)
         self._fail_all([], closed_error(self._tablet_id), poison=False)
         with self._io:
             self._closed = True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 
 from nyala.replica.fs import exhausted
 from nyala.replica.types import Disk, DiskFile, OpId, Refused
@@ -12,6 +13,7 @@ from nyala.replica.types import Disk, DiskFile, OpId, Refused
 from .format import Header, decode_header, encode_block, encode_header, new_marker
 from .newest import Newest, save_newest
 from .recovery import TEMP_NAME, segment_name
+from .threads import TurnThreads
 
 
 @dataclass(eq=False)
@@ -85,7 +87,7 @@ class ActiveSegment:
 
 @dataclass(eq=False)
 class NextSegment:
-    """Preallocates a file under a temporary name, on a thread of its own if `threaded`; then renames it into place.
+    """Preallocates a file under a temporary name, on one of `threads` if there are any; then renames it into place.
 
     Concurrency: `start`, `take` and `close` under the log's i/o lock.
     """
@@ -94,11 +96,9 @@ class NextSegment:
     folder: str
     tablet_id: str
     _: KW_ONLY
-    threaded: bool
-    _thread: threading.Thread | None = field(default=None, init=False)
-    _file: DiskFile | None = field(default=None, init=False)
+    threads: TurnThreads | None
+    _preparing: Future[DiskFile] | None = field(default=None, init=False)
     _size: int = field(default=0, init=False)
-    _error: Exception | None = field(default=None, init=False)
 
     @property
     def _temp(self) -> str:
@@ -107,51 +107,48 @@ class NextSegment:
     @property
     def idle(self) -> bool:
         """Whether no file is prepared or being prepared."""
-        return self._thread is None and self._file is None
+        return self._preparing is None
 
-    def start(self, size_bytes: int) -> None:
-        """Begin to prepare a file of that length."""
+    @property
+    def ready(self) -> bool:
+        """Whether a preparation has ended, successfully or not."""
+        return self._preparing is not None and self._preparing.done()
+
+    def start(self, size_bytes: int, *, here: bool = False) -> None:
+        """Begin to prepare a file of that length. `here`: in this thread, which cannot go on without it."""
         self._size = size_bytes
-        if not self.threaded:
-            self._allocate()
-            return
-        thread = threading.Thread(target=self._allocate, name=f"wal-prealloc-{self.tablet_id}", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the server has no thread left: appends wait for this, but nothing is lost
-            self._allocate()
+        self._preparing = Future()
+        allocate = partial(self._allocate, self._preparing)
+        if self.threads is None or here:
+            allocate()
         else:
-            self._thread = thread
+            self.threads.give(allocate)
 
-    def _allocate(self) -> None:
+    def _allocate(self, prepared: Future[DiskFile]) -> bool:
         file: DiskFile | None = None
         try:
             file = self.disk.open(self._temp, create=True)
             file.truncate(0)
             file.preallocate(self._size)
             file.sync()
-            self._file = file
-        except Exception as error:  # noqa: BLE001 - the appender raises it; lost, it would try again for ever
-            self._error = error
+            prepared.set_result(file)
+        except BaseException as error:
+            prepared.set_exception(error)  # `take` raises it; lost, the log would wait for ever
+            if not isinstance(error, Exception):
+                raise
             if file is not None:
                 file.close()
-
-    def poll(self) -> bool:
-        """Whether a file is ready. Raises the error of the preparation, once; then it is `idle` again."""
-        if self._thread is not None:
-            if self._thread.is_alive():
-                return False
-            self._thread = None
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return self._file is not None
+        return False
 
     def take(self, number: int, first_index: int, last: OpId) -> ActiveSegment:
-        """Give the prepared file its header and its name, durably; `last` was written before it."""
-        file = self._file
-        if file is None:
+        """Wait for the preparation and give the file its header and its name, durably; `last` was written before it.
+
+        Raises the error of the preparation, if it has failed. After any error nothing is prepared.
+        """
+        preparing, self._preparing = self._preparing, None
+        if preparing is None:
             raise ValueError("no segment is prepared")
+        file = preparing.result()
         data = encode_header(self.tablet_id, number, first_index, new_marker(), last)
         try:
             file.pwrite(data, 0)
@@ -160,25 +157,16 @@ class NextSegment:
             self.disk.rename(self._temp, f"{self.folder}/{segment_name(number)}")
             self.disk.crash_point("wal.after_rename_segment")
             save_newest(self.disk, self.folder, Newest(number, len(data), last))
-        except Refused:
-            self._file = None  # A file with a header cannot be used again, because the next header may be shorter.
-            file.close()
+        except Exception:
+            file.close()  # A file with a header cannot be used again, because the next header may be shorter.
             raise
-        self._file = None
         header = decode_header(data, segment_name(number))
         return ActiveSegment(file, header, self._size)
 
-    def wait(self) -> None:
-        """Wait until the preparation has ended, successfully or not."""
-        if self._thread is not None:
-            self._thread.join()
-
     def close(self, *, trusted: bool) -> None:
-        """Wait for the thread and remove the prepared file; leave it if the disk is not `trusted` any more."""
-        self.wait()
-        self._thread = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Wait for the preparation and remove the prepared file; leave it if the disk is not `trusted` any more."""
+        preparing, self._preparing = self._preparing, None
+        if preparing is not None and preparing.exception() is None:
+            preparing.result().close()
             if trusted:
                 self.disk.remove(self._temp)

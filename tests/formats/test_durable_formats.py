@@ -154,7 +154,7 @@ FRAMED: dict[str, dict[str, Any]] = {
 
 def _write_segment() -> bytes:
     disk = SimDisk()
-    log, _ = Log.open(disk, FOLDER, "golden", threaded=False)
+    log, _ = Log.open(disk, FOLDER, "golden")
     for group in GROUPS:
         log.append(group, lambda _: None)
         log.drain()
@@ -181,7 +181,7 @@ def _segment_disk() -> tuple[SimDisk, str]:
 def test_wal_segment_of_version_1_opens() -> None:
     """Goal: logs of version 1 replay for ever. Method: open the golden file as the first segment of a log."""
     disk, _ = _segment_disk()
-    log, replay = Log.open(disk, FOLDER, "golden", threaded=False)
+    log, replay = Log.open(disk, FOLDER, "golden")
     assert list(replay.entries) == ENTRIES
     assert (replay.last, replay.first_index, replay.withheld) == (OpId(3, 6), 3, None)
     log.close()
@@ -189,7 +189,7 @@ def test_wal_segment_of_version_1_opens() -> None:
 
 def _write_newest() -> bytes:
     disk, _ = _segment_disk()
-    Log.open(disk, FOLDER, "golden", threaded=False)[0].close()
+    Log.open(disk, FOLDER, "golden")[0].close()
     return disk.read(f"{FOLDER}/{NEWEST_NAME}")
 
 
@@ -209,7 +209,7 @@ def test_record_of_a_logs_end_of_version_1_reads_back_as_a_number() -> None:
     disk, _ = _segment_disk()
     disk.poke(f"{FOLDER}/{NEWEST_NAME}", (GOLDEN / NEWEST).read_bytes())
     assert read_newest(disk, FOLDER) == Newest(1)
-    log, replay = Log.open(disk, FOLDER, "golden", threaded=False)
+    log, replay = Log.open(disk, FOLDER, "golden")
     log.close()
     assert (list(replay.entries), replay.withheld) == (ENTRIES, None)
     assert disk.read(f"{FOLDER}/{NEWEST_NAME}") == (GOLDEN / NEWEST_END).read_bytes()
@@ -253,7 +253,7 @@ def test_wal_segment_with_a_statement_of_zero_sectors_opens(name: str) -> None:
     disk = SimDisk()
     disk.mkdir(FOLDER)
     disk.poke(f"{FOLDER}/wal-000000001", (GOLDEN / name).read_bytes())
-    log, replay = Log.open(disk, FOLDER, "golden", threaded=False)
+    log, replay = Log.open(disk, FOLDER, "golden")
     assert (list(replay.entries), replay.withheld) == (ENTRIES, None)
     log.close()
     with (GOLDEN / name).open("rb") as file:

@@ -207,7 +207,7 @@ class _Log:
         disk = SimDisk()
         self.entries: list[Entry] = []
         for first, last in ((1, 4), (5, 6), (7, 12)):
-            log, _ = Log.open(disk, FOLDER, LOGGED, SMALL, threaded=False)
+            log, _ = Log.open(disk, FOLDER, LOGGED, SMALL)
             for group in (entries(first, last - 1), [entry(last, bytes(700) if last == 6 else None)]):
                 append_now(log, group)
                 self.entries += group
@@ -264,7 +264,7 @@ class _Log:
         return inspect_log(disk, FOLDER, LOGGED)
 
     def _opened(self, disk: SimDisk) -> object:
-        log, replay = Log.open(disk, FOLDER, LOGGED, SMALL, threaded=False)
+        log, replay = Log.open(disk, FOLDER, LOGGED, SMALL)
         found = list(replay.entries)
         log.close()
         if found != self.entries[: len(found)]:

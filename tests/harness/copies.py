@@ -122,7 +122,7 @@ class RestingReplica:
             Tablet.create(disk, superblock()).close()
         self.tablet = Tablet.open(disk, Superblock.load(disk, TABLET))
         options = WalOptions(segment_size_bytes_first=16 << 10, segment_size_bytes_max=64 << 10)
-        self.log, replay = Log.open(disk, wal_folder(TABLET), TABLET, options, threaded=False)
+        self.log, replay = Log.open(disk, wal_folder(TABLET), TABLET, options)
         self.tablet.apply([e for e in replay.entries if e.opid.index > self.tablet.flush_opid.index])
         self.index = max(self.log.last.index, self.tablet.applied_opid.index)
 

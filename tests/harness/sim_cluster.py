@@ -201,7 +201,7 @@ class SimNode:
         if self.disk.exists(WAL_FOLDER) and self.disk.torn > self._torn_before:
             self._torn_before = self.disk.torn
             cluster.marks["torn tail"] += recovery.read_all(self.disk, WAL_FOLDER, TABLET)[1] is not None
-        log, replay = WatchedLog.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
+        log, replay = WatchedLog.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options)
         log.judge = self._has_room  # type: ignore[attr-defined]
         self.log = log
         known_lost = replay.withheld if self.hurt and replay.withheld is not None else ZERO_OPID

@@ -179,7 +179,7 @@ class Stack:
             return True
 
         wait_until(copied, f"the log of {name} stands still")
-        log, replay = Log.open(RealDisk(root), f"wals/{tablet_id}", tablet_id, threaded=False)
+        log, replay = Log.open(RealDisk(root), f"wals/{tablet_id}", tablet_id)
         try:
             return {
                 e.opid.index: (e.opid.term, e.kind, e.hybrid_time, e.payload_crc)

@@ -6,13 +6,14 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from random import Random
 
 import fastavro
 import google_crc32c
 
 from nyala.replica.types import Disk, Entry, EntryKind, OpId
-from nyala.replica.wal import Log, WalOptions, dump_segment
+from nyala.replica.wal import Log, LogThreads, WalOptions, dump_segment
 from nyala.replica.wal.format import (
     _HEADER_SCHEMA,
     MARKER_BYTES,
@@ -66,11 +67,17 @@ class Outcomes:
         return [result for result in self.results if isinstance(result, OpId)]
 
 
+@cache
+def log_threads() -> LogThreads:
+    """Return the threads that the logs of this process's tests share."""
+    return LogThreads(4, 2)
+
+
 def open_log(
     disk: Disk, options: WalOptions = SMALL, *, threaded: bool = False, folder: str = FOLDER
 ) -> tuple[Log, list[Entry]]:
     """Return a log and the result of its opening."""
-    log, replay = Log.open(disk, folder, TABLET, options, threaded=threaded)
+    log, replay = Log.open(disk, folder, TABLET, options, threads=log_threads() if threaded else None)
     return log, list(replay.entries)
 
 

@@ -654,9 +654,9 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         file="replica/wal/segment.py",
         function="NextSegment.take",
-        before="if file is None:",
+        before="if preparing is None:",
         after="if False:",
-        reason="A segment is taken once `poll` has said that it is there; it is there for the types.",
+        reason="A segment is taken once its preparation was started; it is there for the types.",
     ),
     Equivalent(
         file="replica/wal/zeros.py",

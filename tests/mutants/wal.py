@@ -131,8 +131,8 @@ MUTANTS = (
         ),
         file="replica/wal/appender.py",
         function="Appender._segment_for",
-        before="if usable is not None and not ready:",
-        after="if active is not None and self._next.idle:",
+        before="if usable is not None and not self._next.ready:",
+        after="if usable is not None and self._next.idle:",
     ),
     Mutant(
         name="long segment or none",
@@ -241,20 +241,6 @@ MUTANTS = (
         after="== -1",
     ),
     Mutant(
-        name="idle log has a thread",
-        rows="CN-09",
-        test="tests/unit/wal/test_wal_append.py::test_log_without_an_append_has_no_thread_and_no_file",
-        file="replica/wal/log.py",
-        function="Log.open",
-        before="""
-            first, last = log.first_index, log.last
-        """,
-        after="""
-            log._start_thread()
-            first, last = log.first_index, log.last
-        """,
-    ),
-    Mutant(
         name="queue without a bound",
         rows="CN-10",
         test="tests/unit/wal/test_wal_append.py::test_reserve_with_a_full_queue_blocks_until_there_is_room",
@@ -278,11 +264,11 @@ MUTANTS = (
                 file="replica/wal/log.py",
                 function="Log.append_async",
                 before="""
-                    self._state.notify_all()
+                    self._offer()
                 """,
                 after="""
                     self._queue.append(reservation)
-                    self._state.notify_all()
+                    self._offer()
                 """,
             ),
         ),
@@ -373,27 +359,9 @@ MUTANTS = (
         rows="CN-08",
         test="tests/unit/wal/test_wal_log.py::test_entry_that_does_not_serialise_ends_the_log",
         file="replica/wal/log.py",
-        function="Log._run",
-        before="""
-            found = list(self._queue)
-        """,
-        after="""
-            found = list(self._queue)
-            self._queue.clear()
-        """,
-        more=(
-            Edit(
-                file="replica/wal/log.py",
-                function="Log._run",
-                before="""
-                    batch = self._take_ready()
-                """,
-                after="""
-                    self._queue.extendleft(reversed(found))
-                    batch = self._take_ready()
-                """,
-            ),
-        ),
+        function="Log._may_commit",
+        before="self._seen = self._seen or list(self._queue)",
+        after="self._seen = [slot for slot in list(self._queue)[:1] if slot.state is SlotState.RESERVED]",
     ),
     Mutant(
         name="truncation overtakes what is being written",
@@ -402,18 +370,6 @@ MUTANTS = (
         function="Log.truncate_after",
         before="if self._queue or self._busy:",
         after="if self._queue:",
-    ),
-    Mutant(
-        name="appender for every reservation",
-        rows="CN-09",
-        test=(
-            "tests/unit/wal/test_wal_append.py::"
-            "test_sixteen_writers_with_random_delays_reach_the_disk_in_reservation_order"
-        ),
-        file="replica/wal/log.py",
-        function="Log._start_thread",
-        before="if self._threaded and self._thread is None:",
-        after="if self._threaded:",
     ),
     Mutant(
         name="want poisons the log",
@@ -530,19 +486,100 @@ MUTANTS = (
         after="if self.preallocated_bytes < 0:",
     ),
     Mutant(
-        name="log waits for a thread that never was",
-        rows="IN-30",
-        test="tests/unit/wal/test_wal_want.py::test_log_without_a_thread_for_its_next_segment_makes_it_itself",
-        file="replica/wal/segment.py",
-        function="NextSegment.start",
+        name="first segment waits for the preallocations of others",
+        rows="CN-19",
+        test="tests/unit/wal/test_wal_threads.py::test_segment_without_which_a_log_cannot_go_on_is_made_at_once",
+        file="replica/wal/appender.py",
+        function="Appender._segment_for",
+        before="self._next.start(self._next_size, here=True)",
+        after="self._next.start(self._next_size)",
+    ),
+    Mutant(
+        name="log has threads of its own",
+        rows="CN-09",
+        test="tests/unit/wal/test_wal_threads.py::test_three_hundred_logs_share_a_bounded_number_of_threads",
+        file="replica/wal/log.py",
+        function="Log.__init__",
+        before="self._threads = threads",
+        after="self._threads = LogThreads(1, 1) if threads else None",
+    ),
+    Mutant(
+        name="log under way is given to a second thread",
+        rows="CN-09",
+        test="tests/unit/wal/test_wal_threads.py::test_log_under_way_is_given_to_no_second_thread",
+        file="replica/wal/log.py",
+        function="Log._offer",
+        before="self._threads is not None and not self._offered",
+        after="self._threads is not None",
+    ),
+    Mutant(
+        name="busy log goes before those that wait",
+        rows="CN-09",
+        test="tests/unit/wal/test_wal_threads.py::test_log_with_more_to_do_goes_behind_those_that_wait",
+        file="replica/wal/threads.py",
+        function="TurnThreads._serve",
+        before="self._turns.append(turn)",
+        after="self._turns.appendleft(turn)",
+    ),
+    Mutant(
+        name="last log that waits is served first",
+        rows="CN-09",
+        test="tests/unit/wal/test_wal_threads.py::test_log_with_more_to_do_goes_behind_those_that_wait",
+        file="replica/wal/threads.py",
+        function="TurnThreads._serve",
+        before="self._turns.popleft()",
+        after="self._turns.pop()",
+    ),
+    Mutant(
+        name="log that fails takes its thread along",
+        rows="CN-08",
+        test="tests/unit/wal/test_wal_threads.py::test_log_with_a_slow_or_failing_disk_leaves_the_others_alone",
+        file="replica/wal/log.py",
+        function="Log._commit",
         before="""
-                self._allocate()
-            else:
+            self._fail_all(batch, error, poison=True)
+            return
         """,
         after="""
-                raise
-            else:
+            self._fail_all(batch, error, poison=True)
+            raise SystemExit from error
         """,
+    ),
+    Mutant(
+        name="log is closed beside its last write",
+        rows="CN-08",
+        test="tests/unit/wal/test_wal_threads.py::test_close_waits_for_the_write_under_way_and_appends_what_is_ready",
+        file="replica/wal/log.py",
+        function="Log.close",
+        before="self._state.wait_for(lambda: not (self._thread or self._busy))",
+        after="pass",
+    ),
+    Mutant(
+        name="close waits for the disks of other logs",
+        rows="CN-08",
+        test="tests/unit/wal/test_wal_threads.py::test_close_does_not_wait_for_a_thread_that_other_logs_keep",
+        file="replica/wal/log.py",
+        function="Log.close",
+        before="not (self._thread or self._busy)",
+        after="not (self._offered or self._busy)",
+    ),
+    Mutant(
+        name="log is written after its end",
+        rows="CN-08",
+        test="tests/unit/wal/test_wal_threads.py::test_close_does_not_wait_for_a_thread_that_other_logs_keep",
+        file="replica/wal/log.py",
+        function="Log._turn",
+        before="if self._closing:",
+        after="if self._closed:",
+    ),
+    Mutant(
+        name="process begins without a thread for its logs",
+        rows="IN-30",
+        test="tests/unit/wal/test_wal_threads.py::test_process_whose_threads_cannot_all_be_started_does_not_begin",
+        file="replica/wal/threads.py",
+        function="TurnThreads.__init__",
+        before="raise exhausted(error) or error from error",
+        after="break",
     ),
     Mutant(
         name="segments are not preallocated",
@@ -556,16 +593,16 @@ MUTANTS = (
         after="",
     ),
     Mutant(
-        name="preallocation fails for ever",
+        name="preallocation that failed is never told",
         rows="CN-19",
         test=(
             "tests/unit/wal/test_wal_segments.py::"
             "test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_again_for_ever"
         ),
         file="replica/wal/segment.py",
-        function="NextSegment._allocate",
-        before="Exception as error:  # noqa: BLE001 - the appender raises it; lost, it would try again for ever",
-        after="Refused as error:",
+        function="NextSegment.ready",
+        before="self._preparing.done()",
+        after="self._preparing.done() and not self._preparing.exception()",
     ),
     Mutant(
         name="segment is named before it has a header",

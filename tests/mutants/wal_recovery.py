@@ -677,12 +677,12 @@ MUTANTS = (
         function="NextSegment.take",
         before="""
             save_newest(self.disk, self.folder, Newest(number, len(data), last))
-        except Refused:
+        except Exception:
         """,
         after="""
             with __import__("contextlib").suppress(Refused):
                 save_newest(self.disk, self.folder, Newest(number, len(data), last))
-        except Refused:
+        except Exception:
         """,
     ),
     Mutant(

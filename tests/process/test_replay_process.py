@@ -94,7 +94,7 @@ def refusals(server: ServerProcess, tablet_id: str) -> list[int]:
 def alter(server: ServerProcess, tablet_id: str) -> None:
     """Do what no command does yet: append to the log of a stopped server a change of the table's schema, a write of the
     new one, and a write of one that was never logged."""
-    log, replay = Log.open(RealDisk(server.root), f"wals/{tablet_id}", tablet_id, threaded=False)
+    log, replay = Log.open(RealDisk(server.root), f"wals/{tablet_id}", tablet_id)
     time, (term, index) = max(e.hybrid_time for e in replay.entries), replay.last
     row = {"op": RowOp.UPSERT, "offset": 0, "k": 2000, "v": "altered"}
     changes = [

@@ -21,10 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITER = """
 import sys
 from nyala.replica.fs import RealDisk
-from nyala.replica.wal import Log
+from nyala.replica.wal import Log, LogThreads
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, Outcomes, entry
 
-log, replay = Log.open(RealDisk(sys.argv[1]), FOLDER, TABLET, SMALL)
+log, replay = Log.open(RealDisk(sys.argv[1]), FOLDER, TABLET, SMALL, threads=LogThreads(1, 1))
 print("opened", replay.last.index, flush=True)
 def tell(result):
     print("durable", result.index, flush=True)
@@ -95,7 +95,7 @@ def test_process_killed_at_a_crash_point_keeps_what_it_called_durable(point: str
         lines = life(WRITER, tmp_path, point, countdown)
         assert int(lines[0][1]) >= durable
         durable = max([durable, *(int(number) for word, number in lines if word == "durable")])
-    log, replay = Log.open(RealDisk(tmp_path), FOLDER, TABLET, SMALL, threaded=False)
+    log, replay = Log.open(RealDisk(tmp_path), FOLDER, TABLET, SMALL)
     survivors = list(replay.entries)
     assert survivors == [entry(index, bytes([index % 251]) * 700) for index in range(1, len(survivors) + 1)]
     assert len(survivors) >= durable

@@ -30,7 +30,7 @@ from nyala.replica.types import (
     limits,
 )
 from nyala.replica.types.freshness import time_needed, too_old
-from nyala.replica.wal import WITHHELD_NAME, Log, WalOptions
+from nyala.replica.wal import WITHHELD_NAME, Log, LogThreads
 
 from ..catalog.catalog import CATALOG_ID, Catalog
 from ..catalog.records import Record
@@ -70,6 +70,7 @@ class CatalogGroup:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._on_fatal = on_fatal
+        self._log_threads = LogThreads(1, 1)
         self._lane = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog")
         self._lock = asyncio.Lock()
         self._ready_term = -1
@@ -83,7 +84,7 @@ class CatalogGroup:
         self._disk, self._raft_options = disk, RaftOptions()
         self.cmeta = _metadata(disk, uuid, first)
         self.catalog = Catalog.open(disk)
-        self.log, replay = Log.open(disk, f"wals/{CATALOG_ID}", CATALOG_ID, WalOptions())
+        self.log, replay = Log.open(disk, f"wals/{CATALOG_ID}", CATALOG_ID, threads=self._log_threads)
         if replay.withheld is not None and self.cmeta.committed_config.voters == (uuid,):
             raise self._end_is_lost(replay.withheld)
         self.replica = Replica(
@@ -343,6 +344,7 @@ class CatalogGroup:
         except Refused as error:
             _log.warning("T %s not flushed at stop: %s", CATALOG_ID, error)
         self.log.close()
+        self._log_threads.close()
 
 
 def _caller_left(task: asyncio.Task[object]) -> None:

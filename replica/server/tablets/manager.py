@@ -38,6 +38,7 @@ from nyala.replica.types import (
     may_pass,
     started_pool,
 )
+from nyala.replica.wal import LogThreads
 
 from ..options import ServerOptions
 from ..runtime.lanes import Lane, LoopPost, LoopTimer, drained
@@ -107,6 +108,7 @@ class TabletManager:
         self._heavy = heavy
         self._open_pool = started_pool(options.open_threads, "open")
         self._meta_pool = started_pool(options.heavy_threads, "meta")
+        self._log_threads = LogThreads()
         self._send = send
         self.learn_config = learn_config
         """Called with each config in force: a new member's address must be known before the config entry is sent."""
@@ -146,6 +148,7 @@ class TabletManager:
             raft_options=self._raft_options,
             environment=environment,
             rng=random.Random(uuid + str(clock.monotonic_us())),
+            log_threads=self._log_threads,
             replays=self.replays,
             replayed=self._replayed,
         )
@@ -194,6 +197,7 @@ class TabletManager:
         await asyncio.gather(*(self.shutdowns.halt(h) for h in list(self.tablets.values())))
         self._open_pool.shutdown(wait=False, cancel_futures=True)
         self._meta_pool.shutdown(wait=False)
+        self._log_threads.close()
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run disk work on a thread. A failing disk ends the process, also if the caller was cancelled. Raises

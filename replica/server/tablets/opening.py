@@ -14,7 +14,7 @@ from nyala.replica.raft_driver import DriverOptions, Environment, Files, Replica
 from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, superblock_path, sweep_orphans, unfit_entry
 from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder, was_here
 from nyala.replica.types import Code, Corruption, Disk, RaftConfig, Refused, may_pass
-from nyala.replica.wal import Log, WalOptions
+from nyala.replica.wal import Log, LogThreads, WalOptions
 
 from ..options import ServerOptions
 from ..startup.replay_watch import ReplayWatch
@@ -47,6 +47,7 @@ class Opener:
     environment: Callable[..., Environment]
     """The environment of a replica, given its `rng` and its lanes `run_heavy` and `run_meta`."""
     rng: random.Random
+    log_threads: LogThreads
     replays: ReplayWatch
     replayed: Callable[[str], None]
     """`replayed(tablet id)`: called, on any thread, when every entry that the start found is applied."""
@@ -77,7 +78,7 @@ class Opener:
         log: Log | None = None
         try:
             wal = WalOptions(sync=options.wal_sync, segment_size_bytes_max=options.wal_segment_size_bytes_max)
-            log, replay = Log.open(self.disk, wal_folder(tablet_id), tablet_id, wal)
+            log, replay = Log.open(self.disk, wal_folder(tablet_id), tablet_id, wal, threads=self.log_threads)
             replica = Replica(
                 tablet_id=tablet_id,
                 uuid=self.uuid,

@@ -162,17 +162,17 @@ def test_log_is_whole_though_each_call_writes_and_reads_a_few_bytes(
         patched.setattr(os, "pwritev", short_gather)
         patched.setattr(os, "pread", short_read)
         disk = RealDisk(tmp_path)
-        log, _ = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        log, _ = Log.open(disk, FOLDER, TABLET, SMALL)
         for first in range(0, 30, 5):
             append_now(log, appended[first : first + 5])
         disk.replace("f", b"content" * 9)
         log.close()
-        log, replay = Log.open(RealDisk(tmp_path), FOLDER, TABLET, SMALL, threaded=False)
+        log, replay = Log.open(RealDisk(tmp_path), FOLDER, TABLET, SMALL)
         assert list(replay.entries) == appended
         assert log.read(1, 31, 1 << 20) == appended
         log.close()
     assert {*calls} == {"pwrite", "pwritev", "pread"}
-    log, replay = Log.open(RealDisk(tmp_path), FOLDER, TABLET, SMALL, threaded=False)
+    log, replay = Log.open(RealDisk(tmp_path), FOLDER, TABLET, SMALL)
     assert list(replay.entries) == appended
     assert RealDisk(tmp_path).read("f") == b"content" * 9
     assert len(RealDisk(tmp_path).listdir(FOLDER)) > 2, "several segments"

@@ -31,7 +31,7 @@ class RestingTablet:
         made = superblock(SCHEMA)
         self.tablet_id = made.tablet_id
         tablet = Tablet.create(disk, made)
-        log, _ = Log.open(disk, wal_folder(self.tablet_id), self.tablet_id, threaded=False)
+        log, _ = Log.open(disk, wal_folder(self.tablet_id), self.tablet_id)
         for index, ordinals in ((1, [TOGGLES, TOGGLES + 1, TOGGLES + 2]), (2, [TOGGLES])):
             entry = self._entry(index, ordinals)
             log.append([entry], lambda outcome: None)

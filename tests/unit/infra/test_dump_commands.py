@@ -25,7 +25,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A server's directory with a log of three segments beside the golden tablets."""
     shutil.copytree(GOLDEN, tmp_path / "server")
     for group in (entries(1, 2), entries(3, 4), [entry(5)]):
-        log, _ = Log.open(RealDisk(tmp_path / "server"), FOLDER, TABLET, SMALL, threaded=False)
+        log, _ = Log.open(RealDisk(tmp_path / "server"), FOLDER, TABLET, SMALL)
         append_now(log, group)
         log.close()
     monkeypatch.setenv("COLUMNS", "200")

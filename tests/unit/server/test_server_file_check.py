@@ -158,7 +158,7 @@ def test_record_of_the_logs_end_that_is_lost_under_a_running_server_is_written_a
             killed.poke(name, disk.read(name))
 
     run_pair(scenario)
-    log, replay = Log.open(killed, wal_folder(TABLET), TABLET, threaded=False)
+    log, replay = Log.open(killed, wal_folder(TABLET), TABLET)
     assert log.last.index >= 3 and replay.withheld is None
     log.close()
 

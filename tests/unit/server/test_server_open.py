@@ -261,7 +261,7 @@ def test_log_that_is_damaged_before_its_end_costs_one_replica_and_at_its_end_non
     is offline and says why. The other tablet runs in each case."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
-    log, _ = Log.open(disk, f"wals/{TABLET}", TABLET, threaded=False)
+    log, _ = Log.open(disk, f"wals/{TABLET}", TABLET)
     for index in (2, 3):
         log.append([write_entry(index, [index], "x", 1)], lambda _: None)
         log.drain()

@@ -68,7 +68,7 @@ def vivify(
 
 
 def log_of(disk: SimDisk) -> Log:
-    return Log.open(disk, wal_folder(TABLET), TABLET, WalOptions(), threaded=False)[0]
+    return Log.open(disk, wal_folder(TABLET), TABLET, WalOptions())[0]
 
 
 def append(disk: SimDisk, source: Source, through: int) -> None:

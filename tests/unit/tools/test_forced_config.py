@@ -55,7 +55,7 @@ def start(disk: SimDisk) -> RaftCore:
     """A core from what is on the disk, as a server would start it."""
     meta = ConsensusMeta.load(disk, TABLET)
     superblock = Superblock.load(disk, TABLET)
-    log, replay = Log.open(disk, wal_folder(TABLET), TABLET, threaded=False)
+    log, replay = Log.open(disk, wal_folder(TABLET), TABLET)
     found = recover(replay, flush_opid=superblock.flush_opid, flush_time=0, cmeta=meta, cache_bytes_max=1 << 20)
     log.close()
     core = RaftCore(
@@ -107,7 +107,7 @@ def test_forced_config_beats_older_configs_that_wait_in_the_log() -> None:
     """CC-45. Goal: uncommitted configs of the log do not come back into force after a forced one. Method: a log with
     two uncommitted configs behind the metadata's; rewrite; start."""
     disk = replica_at_rest()
-    log, _ = Log.open(disk, wal_folder(TABLET), TABLET, threaded=False)
+    log, _ = Log.open(disk, wal_folder(TABLET), TABLET)
     resting = RestingReplica(new_disk())
     entry = next(iter(read_offline(disk, wal_folder(TABLET), TABLET).entries))
     for index in (4, 5):

@@ -214,7 +214,7 @@ def test_look_at_a_log_without_a_change_finds_what_opening_it_would() -> None:
 
 def _same(disk: SimDisk) -> tuple[OpId, OpId | None]:
     seen = read_offline(disk, FOLDER, TABLET)
-    log, replay = Log.open(disk, FOLDER, TABLET, threaded=False)
+    log, replay = Log.open(disk, FOLDER, TABLET)
     assert (replay.first_index, replay.last, replay.withheld) == (seen.first_index, seen.last, seen.withheld)
     log.close()
     return seen.last, seen.withheld

@@ -107,7 +107,7 @@ def opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
     found = list(looked.entries)
     assert seen.withheld == looked.withheld
     for _ in range(2):
-        log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
         assert (list(replay.entries), replay.withheld) == (found, looked.withheld)
         assert (replay.first_index, replay.last) == (looked.first_index, looked.last)
         log.close()
@@ -384,7 +384,7 @@ def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
                 held = [e for e in held if e.opid.index >= log.first_index]
             elif action in ("reopen", "kill", "power"):
                 {"reopen": log.close, "kill": disk.restart, "power": lambda: disk.power_loss(rng)}[action]()
-                log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+                log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
                 assert (list(replay.entries), replay.withheld) == (held, None)
             continue
         held = [e for e in held if e.opid.index < more[0].opid.index] + more

@@ -108,7 +108,7 @@ def outcome(path: str, data: bytes, held: list[Entry], where: str) -> str:
     """whole, withheld, or corruption; anything else fails. A look at rest says the same, and a second start too."""
     disk = on_disk(path, data)
     try:
-        log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     except Corruption:
         with pytest.raises(Corruption):
             inspect_log(on_disk(path, data), FOLDER, TABLET)
@@ -118,7 +118,7 @@ def outcome(path: str, data: bytes, held: list[Entry], where: str) -> str:
     log.close()
     seen = read_offline(on_disk(path, data), FOLDER, TABLET)
     assert (list(seen.entries), seen.withheld) == (found, replay.withheld), where
-    again, second = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    again, second = Log.open(disk, FOLDER, TABLET, SMALL)
     assert (list(second.entries), second.withheld) == (found, replay.withheld), where
     again.close()
     if replay.withheld is None:
@@ -181,13 +181,13 @@ def test_older_block_at_the_end_is_a_damaged_tail_until_the_log_reaches_its_inde
     assert (dumped["kind"], dumped["torn"], dumped["withheld"]) == ("damage", False, OpId(1, 8))
     assert "1.4" in dumped["what"] and "earlier block" in dumped["what"]
     for _ in range(2):
-        log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
         assert (list(replay.entries), replay.withheld) == (held[:-1], OpId(1, 8))
         log.close()
     log, _ = open_log(disk)
     append_now(log, [entry(8)])
     log.close()
-    _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    _, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     assert (list(replay.entries), replay.withheld) == (held, None)
 
 
@@ -216,7 +216,7 @@ def test_zeros_or_a_torn_write_in_the_place_of_the_last_block_are_still_a_tear()
     begin, end = bounds[-2], bounds[-1]
     for cut in (begin, *range((begin // SECTOR_BYTES + 1) * SECTOR_BYTES, end, SECTOR_BYTES)):
         disk = on_disk(path, data[:cut] + bytes(len(data) - cut))
-        log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
         assert (list(replay.entries), replay.withheld) == (held, None)
         log.close()
 

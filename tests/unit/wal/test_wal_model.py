@@ -33,7 +33,7 @@ def test_log_equals_a_list_under_any_history(steps: list[tuple[str, int, int]], 
     """
     rng = random.Random(seed)
     disk = SimDisk()
-    log, _ = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    log, _ = Log.open(disk, FOLDER, TABLET, SMALL)
     model: list[Entry] = []
     on_disk: list[Entry] = []
     term = 1
@@ -76,7 +76,7 @@ def test_log_equals_a_list_under_any_history(steps: list[tuple[str, int, int]], 
                 disk.power_loss(rng)
             else:
                 disk.restart()
-            log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+            log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
             assert list(replay.entries) == on_disk
             assert replay.withheld is None
             model = list(on_disk)

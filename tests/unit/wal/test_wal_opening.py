@@ -39,7 +39,7 @@ def _flip(disk: SimDisk, path: str, text: bytes) -> None:
 
 
 def _opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
-    log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     found = list(replay.entries)
     log.close()
     assert not any(disk.handles.values()), "a file is left open"

@@ -74,7 +74,7 @@ def test_log_cut_at_every_byte_recovers_a_prefix_of_whole_entries() -> None:
         for tail in (b"", bytes(700)):
             disk = on_disk(path, whole[:length] + tail)
             try:
-                log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+                log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
             except Corruption:
                 assert length < bounds[0], f"cut at {length}"
                 continue
@@ -110,7 +110,7 @@ def test_log_with_any_byte_flipped_gives_no_wrong_entry(close: bool) -> None:
             data[position] ^= mask
             disk = on_disk(path, bytes(data))
             try:
-                log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+                log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
             except Corruption:
                 outcomes["corruption"] += 1
                 continue
@@ -140,14 +140,14 @@ def test_damaged_payload_of_the_last_entry_is_withheld_until_the_log_reaches_it_
     disk = on_disk(path, whole)
     disk.corrupt(path, whole.index(b"payload 1.6"))
     for _ in range(3):
-        log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
         assert (list(replay.entries), replay.withheld) == (entries(1, 5), OpId(1, 6))
         log.close()
         disk.power_loss(random.Random(3))
-    log, _ = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    log, _ = Log.open(disk, FOLDER, TABLET, SMALL)
     append_now(log, [entry(6)])
     log.close()
-    log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     assert (list(replay.entries), replay.withheld) == (entries(1, 6), None)
 
 
@@ -156,7 +156,7 @@ def test_damaged_first_entry_of_the_last_block_withholds_the_blocks_last_opid() 
     _, path, whole = small_log(close=False)
     disk = on_disk(path, whole)
     disk.corrupt(path, whole.index(b"payload 1.4"))
-    _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    _, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     assert (list(replay.entries), replay.withheld) == (entries(1, 3), OpId(1, 6))
 
 
@@ -167,7 +167,7 @@ def test_damage_before_the_end_is_corruption_and_changes_no_file() -> None:
     disk.corrupt(path, whole.index(b"payload 1.2"))
     before = disk.read(path)
     with pytest.raises(Corruption, match=r"wal-000000001.*byte_offset"):
-        Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        Log.open(disk, FOLDER, TABLET, SMALL)
     assert disk.read(path) == before
 
 
@@ -296,7 +296,7 @@ def test_block_of_another_segment_or_tablet_is_caught() -> None:
     for folder, tablet, number in (("wals/t1", "t1", 2), ("wals/other", "other", 1)):
         source = SimDisk()
         for _ in range(number):
-            log, replay = Log.open(source, folder, tablet, SMALL, threaded=False)
+            log, replay = Log.open(source, folder, tablet, SMALL)
             first = replay.last.index + 1
             append_now(log, entries(first, first))
             append_now(log, entries(first + 1, first + 1))
@@ -380,7 +380,7 @@ def test_crash_at_every_point_loses_nothing_that_was_acknowledged(point: str, cu
             disk.power_loss(rng)
         else:
             disk.restart()
-        _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        _, replay = Log.open(disk, FOLDER, TABLET, SMALL)
         survivors = list(replay.entries)
         assert survivors == offered[: len(survivors)]
         assert len(survivors) >= (acknowledged[-1].index if acknowledged else 0)
@@ -407,7 +407,7 @@ def test_power_loss_in_an_open_log_never_tears_more_than_the_last_commit(earlier
         if earlier:
             (path,) = segment_paths(disk)
             disk.poke(path, of_an_earlier_build(disk.read(path)))
-        _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        _, replay = Log.open(disk, FOLDER, TABLET, SMALL)
         survivors = [e.opid.index for e in replay.entries]
         assert survivors in ([1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5])
         shapes.add(f"{len(survivors)} {replay.withheld}")
@@ -457,7 +457,7 @@ def test_torn_write_that_begins_just_before_a_sector_is_a_torn_tail(earlier: boo
     last_sector = (len(after.rstrip(b"\0")) - 1) // SECTOR_BYTES * SECTOR_BYTES
     for data in tears(before, after, 40):
         ended = data[last_sector:] == after[last_sector:]
-        opened, replay = Log.open(on_disk(path, data), FOLDER, TABLET, SMALL, threaded=False)
+        opened, replay = Log.open(on_disk(path, data), FOLDER, TABLET, SMALL)
         survivors = list(replay.entries)
         opened.close()
         assert survivors == [entry(1, survivors[0].payload), *block[: len(survivors) - 1]]
@@ -483,7 +483,7 @@ def test_lost_sector_in_a_frame_before_the_end_is_corruption_and_changes_no_file
     data[start + gap : start + gap + SECTOR_BYTES] = bytes(SECTOR_BYTES)
     damaged = on_disk(path, bytes(data))
     with pytest.raises(Corruption, match="a block is damaged and more follows"):
-        Log.open(damaged, FOLDER, TABLET, SMALL, threaded=False)
+        Log.open(damaged, FOLDER, TABLET, SMALL)
     assert damaged.read(path) == bytes(data)
 
 

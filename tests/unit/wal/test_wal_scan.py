@@ -59,7 +59,7 @@ def _closed(*groups: tuple[int, int]) -> tuple[SimDisk, str]:
 
 
 def _opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
-    _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    _, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     return list(replay.entries), replay.withheld
 
 
@@ -104,7 +104,7 @@ def test_frame_that_claims_more_than_any_file_is_not_read(tmp_path: Path) -> Non
     data, frame = disk.read(path), block_ends(disk, path)[1]
     huge = encode_long(1 << 60)
     (tmp_path / path).write_bytes(data[: frame + 1] + huge + data[frame + 1 + len(huge) :])
-    _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    _, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     assert (list(replay.entries), replay.withheld) == (entries(1, 1), OpId(1, 4))
 
 

@@ -25,6 +25,7 @@ from nyala.replica.wal.format import (
     new_marker,
 )
 from nyala.replica.wal.recovery import TEMP_NAME
+from nyala.replica.wal.segment import ActiveSegment
 from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import (
@@ -74,7 +75,7 @@ def test_each_new_segment_has_its_whole_length_on_the_disk_when_it_is_created(th
 
     disk.rename = watched  # type: ignore[method-assign]
     for _ in range(2):
-        log, _ = Log.open(disk, FOLDER, TABLET, SMALL, threaded=threaded)
+        log, _ = open_log(disk, threaded=threaded)
         begun = len(created)
         while len(created) < begun + 4:
             fill(log, 1)
@@ -182,7 +183,7 @@ def test_half_block_that_found_no_room_is_never_left_in_a_closed_segment(beyond:
         disk.restart()
     else:
         disk.power_loss(random.Random(power_seed))
-    _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    _, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     assert ([e.opid.index for e in replay.entries], replay.withheld) == (list(range(1, last + 2)), None)
 
 
@@ -201,7 +202,8 @@ def test_log_that_stopped_for_its_disk_leaves_no_file_open() -> None:
 def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_again_for_ever() -> None:
     """CN-19. Goal: an unexpected error of a preallocation is raised by the next append. Method: the log's folder is
     gone, with and without a thread; the append says so, after one attempt. After a second one the folder would be back,
-    for a log that tries again must come to an end."""
+    for a log that tries again must come to an end. Then the same with a segment in use: the append after the attempt
+    says so."""
     for threaded in (False, True):
         disk, opened, outcomes = SimDisk(), [], Outcomes()
         log, _ = open_log(disk, threaded=threaded)
@@ -218,6 +220,12 @@ def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_aga
             log.drain()
         assert isinstance(outcomes.wait_for(1)[0], FileNotFoundError)
         assert len(opened) == 1
+    disk, opened = SimDisk(), []
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.open = gone  # type: ignore[method-assign, assignment]
+    assert append_now(log, [entry(2, bytes(5000))]).durable == [OpId(1, 2)]
+    assert isinstance(append_now(log, [entry(3)]).results[0], FileNotFoundError)
 
 
 @pytest.mark.parametrize("slow", ["preallocate", "sync"])
@@ -339,35 +347,32 @@ def test_closing_waits_for_the_segment_that_is_being_prepared() -> None:
 
 def test_segment_that_is_being_prepared_is_waited_for_and_not_prepared_twice() -> None:
     """CN-19, CN-20. Goal: an append without a segment to go to sleeps until the next one is there. Method: the segment
-    in use is closed while the allocator is held; a group commit is begun, and looks once whether the segment is ready.
-    """
+    in use is closed while the allocator is held; a group commit is begun, and takes the segment once it is there."""
     disk, gate, waiting = SimDisk(), threading.Event(), threading.Event()
     log, _ = open_log(disk, threaded=True)
-    outcomes, looks = Outcomes(), threading.Semaphore(0)
+    outcomes, taking = Outcomes(), threading.Event()
     log.append([entry(1)], outcomes)
     outcomes.wait_for(1)
-    poll, seen = log._appender._next.poll, list[bool]()
+    take = log._appender._next.take
 
     def hook(operation: str, path: str) -> None:
         if operation == "preallocate":
             waiting.set()
             assert gate.wait(patience_s(60))
 
-    def polled() -> bool:
-        seen.append(ready := poll())
-        looks.release()
-        return ready
+    def taken(number: int, first_index: int, last: OpId) -> ActiveSegment:
+        taking.set()
+        return take(number, first_index, last)
 
     disk.hook = hook
     log.append([entry(2, bytes(5000))], outcomes)
     assert waiting.wait(patience_s(30)) and outcomes.wait_for(2)
     log.roll()
-    log._appender._next.poll = polled  # type: ignore[method-assign]
+    log._appender._next.take = taken  # type: ignore[method-assign]
     log.append([entry(3)], outcomes)
-    assert looks.acquire(timeout=patience_s(30))
-    assert not looks.acquire(timeout=0.02), "it looks again and again"
+    assert taking.wait(patience_s(30)) and len(outcomes.results) == 2
     gate.set()
-    assert outcomes.wait_for(3)[2] == OpId(1, 3) and seen == [False, True]
+    assert outcomes.wait_for(3)[2] == OpId(1, 3)
     assert disk.count("open", f"{FOLDER}/{TEMP_NAME}") == 2, "once for each segment"
     log.close()
 
@@ -720,5 +725,5 @@ def test_segment_is_read_by_the_schema_in_its_header() -> None:
     alone.mkdir(FOLDER)
     alone.poke(path, other)
     alone.corrupt(path, other.index(b"payload 1.4"))
-    _, replay = Log.open(alone, FOLDER, TABLET, SMALL, threaded=False)
+    _, replay = Log.open(alone, FOLDER, TABLET, SMALL)
     assert (list(replay.entries), replay.withheld) == (entries(1, 3), OpId(1, 5))

@@ -144,7 +144,7 @@ def outcome(log: Shape, files: dict[str, bytes], where: str, durable: int = 0) -
         seen = None
     assert {path: disk.read(path) for path in files} == files, f"{where}: a look changed a file"
     try:
-        opened, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        opened, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     except Corruption as error:
         assert "segment" in str(error) or "path" in str(error), where
         assert {path: disk.read(path) for path in files} == files, f"{where}: the evidence was changed"
@@ -156,7 +156,7 @@ def outcome(log: Shape, files: dict[str, bytes], where: str, durable: int = 0) -
     earlier = bool(log.replaced) and survivors == list(log.replaced)
     assert earlier or survivors == log.whole[: len(survivors)], f"{where}: a wrong entry"
     assert len(survivors) >= durable, f"{where}: an entry that others followed is lost without a word"
-    again, second = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    again, second = Log.open(disk, FOLDER, TABLET, SMALL)
     assert (list(second.entries), second.withheld) == (survivors, replay.withheld), f"{where}: another second start"
     again.close()
     if len(survivors) == len(log.whole):

@@ -67,7 +67,7 @@ def found(path: str, data: bytes) -> tuple[list[Entry], OpId | None, SimDisk]:
     disk = SimDisk()
     disk.mkdir(FOLDER)
     disk.poke(path, data)
-    log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     survivors = list(replay.entries)
     log.close()
     return survivors, replay.withheld, disk

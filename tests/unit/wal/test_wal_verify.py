@@ -13,7 +13,7 @@ from tests.harness.wal_entries import FOLDER, TABLET, append_now, entries, entry
 
 def closed_segment(disk: SimDisk, *blocks: list[Entry]) -> SegmentInfo:
     """A log with one segment, which is closed."""
-    log, _ = Log.open(disk, FOLDER, TABLET, WalOptions(segment_size_bytes_first=1 << 20), threaded=False)
+    log, _ = Log.open(disk, FOLDER, TABLET, WalOptions(segment_size_bytes_first=1 << 20))
     for block in blocks:
         append_now(log, block)
     log.roll()

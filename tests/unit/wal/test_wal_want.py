@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-
 import google_crc32c
 import pytest
 
@@ -58,7 +55,7 @@ def test_log_that_cannot_be_opened_for_want_of_anything_is_opened_later_and_is_w
             if not disk.fired:
                 break
             disk.restart()
-            log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+            log, replay = Log.open(disk, FOLDER, TABLET, SMALL)
             assert (list(replay.entries), replay.withheld) == (entries(1, 5), None), f"{operation} {skip}"
             log.close()
     assert seen > 10
@@ -130,7 +127,7 @@ def test_log_that_cannot_tidy_up_its_files_now_is_closed_all_the_same(operation:
     disk.fail_on(operation, "*", kind)
     log.close()
     assert disk.fired and not any(disk.handles.values())
-    again, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    again, replay = Log.open(disk, FOLDER, TABLET, SMALL)
     assert ([e.opid.index for e in replay.entries], replay.withheld) == (list(range(1, index + 1)), None)
     assert not disk.exists(f"{FOLDER}/{TEMP_NAME}")
     again.close()
@@ -169,51 +166,6 @@ def test_check_at_rest_does_not_take_a_want_for_damage(kind: str, operation: str
     with pytest.raises(ResourcesExhausted):
         list(verify_segment(disk, FOLDER, TABLET, info))
     assert sum(verify_segment(disk, FOLDER, TABLET, info)) == info.length_bytes
-
-
-def no_thread(monkeypatch: pytest.MonkeyPatch, prefix: str) -> Callable[[], None]:
-    """Threads of such a name cannot be started, until the function that is returned is called."""
-    start, refusing = threading.Thread.start, [True]
-
-    def maybe(thread: threading.Thread) -> None:
-        if refusing and thread.name.startswith(prefix):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", maybe)
-    return refusing.clear
-
-
-def test_log_without_a_thread_for_its_appender_reserves_nothing_and_begins_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """IN-30. Goal: the first append of a log is refused, not lost. Method: no thread can be started; then one can."""
-    disk = SimDisk()
-    log, _ = open_log(disk, threaded=True)
-    again = no_thread(monkeypatch, "wal-")
-    with pytest.raises(ResourcesExhausted, match="ulimit -u"):
-        log.append([entry(1)], Outcomes())
-    assert log.last_reserved == OpId(0, 0) and log.queued_bytes == 0
-    again()
-    outcomes = Outcomes()
-    log.append([entry(1)], outcomes)
-    assert outcomes.wait_for(1) == [OpId(1, 1)]
-    log.close()
-
-
-def test_log_without_a_thread_for_its_next_segment_makes_it_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-30. Goal: if no thread can be started for a preallocation, the log makes its next segment itself. Method: no
-    preallocating thread can be started while a log rolls through several segments."""
-    disk = SimDisk()
-    no_thread(monkeypatch, "wal-prealloc")
-    log, _ = open_log(disk, threaded=True)
-    outcomes = Outcomes()
-    for index in range(1, 21):
-        log.append([entry(index, b"x" * 900)], outcomes)
-        log.drain()
-    assert outcomes.wait_for(20) == [OpId(1, index) for index in range(1, 21)]
-    log.close()
-    assert len(segment_paths(disk)) > 2
 
 
 @pytest.mark.parametrize("call", [2, 3])
