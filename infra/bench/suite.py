@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
 from . import checksums, copying, deciding, failover, idle, masters, masters_at_scale, pipeline, sides, witness, work
+from .logs import OWN_THREADS, logs_round
 from .options import BenchmarkError, BenchOptions
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
@@ -106,6 +107,8 @@ def _target(name: str, options: BenchOptions, note: Note) -> Any:
     if name == "witness":
         arguments = witness.MASTER_ARGUMENTS, witness.SERVER_ARGUMENTS
         return local_stack(note, servers=4, master_arguments=arguments[0], server_arguments=arguments[1])
+    if name == "idle":
+        return local_stack(note, server_arguments=("--tablets-max", str(options.tablets)))
     if not options.masters:
         return local_stack(note, kafka=name in ("pipeline", "decisions"))
     return running_cluster(options.masters, _local_state())
@@ -214,6 +217,11 @@ def _checksum(s: _Setting) -> tuple[Measure, Measure | None]:
     return sums.checksum_round, sums.read_round
 
 
+def _logs(s: _Setting) -> tuple[Measure, Measure | None]:
+    measure = partial(logs_round, s.options.tablets, s.options.watch_s)
+    return lambda _: measure(shared=True), lambda _: measure(shared=False)
+
+
 def _masters(s: _Setting) -> tuple[Measure, Measure | None]:
     return lambda n: masters.masters_round(n, s.note), None
 
@@ -246,9 +254,10 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "masters-at-scale": _masters_at_scale,
     "decisions": _decisions,
     "checksum": _checksum,
+    "logs": _logs,
 }
-_BESIDE = {"checksum": checksums.MEMORY_READ}
+_BESIDE = {"checksum": checksums.MEMORY_READ, "logs": OWN_THREADS}
 """The comparison of a benchmark that is not compared with Kudu."""
-_ALONE = ("get", "idle", "witness", "masters", "masters-at-scale", "decisions", "checksum")
+_ALONE = ("get", "idle", "witness", "masters", "masters-at-scale", "decisions", "checksum", "logs")
 NAMES = tuple(name for name in _BENCHES if name not in _ALONE)
 """The benchmarks of `bench all`; the others are not compared with Kudu."""

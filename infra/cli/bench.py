@@ -231,6 +231,19 @@ def checksum(rounds: Rounds = 5, mb: Annotated[int, typer.Option(min=1, help="MB
     _measure(["checksum"], replace(_options(True, "", rounds, ""), mb=mb), as_json)
 
 
+@app.command()
+def logs(
+    rounds: Rounds = 5, idle: Annotated[int, typer.Option(min=1, help="idle logs")] = 1000,
+    watch_s: Annotated[float, typer.Option(min=1.0, help="seconds for which each group of logs is busy")] = 1.0,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Write-ahead logs that share their threads, beside logs with a thread each: 1, 8 and 64 busy ones, and idle ones.
+
+    It runs in this process, on files in the folder for temporary ones, and needs no cluster.
+    """
+    _measure(["logs"], replace(_options(True, "", rounds, ""), tablets=idle, watch_s=watch_s), as_json)
+
+
 @app.command("all")
 def everything(
     local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, writes: Writes = sizes.WRITES,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
-from nyala.infra.bench import checksums, idle
+from nyala.infra.bench import checksums, idle, logs
 from nyala.infra.bench.client import upserted_rows
 from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
 from nyala.infra.bench.failover import time_without_writes
@@ -397,6 +397,16 @@ def test_p99_of_a_window_leaves_other_writes_out() -> None:
     assert p99_ms([*writes[1:30], Write(10.295, 0.7)], 10.0, 10.3) == 700.0, "the slowest of few"
     with pytest.raises(BenchmarkError, match="too few"):
         p99_ms(writes, 10.0, 10.15)
+
+
+def test_logs_that_share_threads_are_measured_beside_logs_with_a_thread_each() -> None:
+    """IN-04. Goal: what shared threads cost and save is shown in one run. Method: one short round of each side: every
+    figure has a title and a unit, and the idle logs have 68 threads together, or two each."""
+    ours, each = (logs.logs_round(40, 0.02, shared=shared) for shared in (True, False))
+    assert set(ours) == set(each) and all(metric_of(name).title for name in ours)
+    rates = [value for found in (ours, each) for name, value in found.items() if metric_of(name).unit == "blocks/s"]
+    assert len(rates) == 12 and min(rates) > 0
+    assert (ours["logs_idle_threads"], each["logs_idle_threads"]) == (68, 80)
 
 
 @pytest.mark.deep
