@@ -261,7 +261,7 @@ class Log:
         self._seen = self._seen or list(self._queue)
         while self._seen and self._seen[-1].state is SlotState.READY:
             self._seen.pop()
-        return bool(self._queue) and not (self._seen or self._closing)
+        return bool(self._queue) and not self._seen
 
     def _turn(self) -> bool:
         """Do one group commit: one block, one sync, the callbacks; returns whether there is another to do now."""
@@ -504,7 +504,6 @@ class Log:
             if self._closed:
                 return
             self._closing = True
-            self._state.notify_all()
             self._state.wait_for(lambda: not (self._thread or self._busy))
             batch = self._take_ready()
             self._busy = bool(batch)

@@ -30,7 +30,6 @@ class TurnThreads:
             try:
                 thread.start()
             except RuntimeError as error:
-                self.close()
                 raise exhausted(error) or error from error
 
     def give(self, turn: Turn) -> None:

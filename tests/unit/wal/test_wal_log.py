@@ -59,6 +59,20 @@ def test_reservations_that_are_there_together_are_one_block() -> None:
     log.close()
 
 
+def test_reservation_that_came_later_is_not_waited_for() -> None:
+    """CN-14. Goal: a writer that is slow to encode holds up those after it, and not those before it that were there
+    without it. Method: two are there together, of which one is handed over; a third is reserved; then the other."""
+    outcomes, log = Outcomes(), _idle_log(SimDisk())
+    slots = [log.reserve([entry(index)]) for index in (2, 3)]
+    log.append_async(slots[0], outcomes)
+    late = log.reserve([entry(4)])
+    log.append_async(slots[1], outcomes)
+    assert outcomes.wait_for(2) == [OpId(1, 2), OpId(1, 3)]
+    log.append_async(late, outcomes)
+    assert outcomes.wait_for(3)[2] == OpId(1, 4)
+    log.close()
+
+
 def test_appender_at_work_is_waited_for_and_truncated_behind() -> None:
     """CN-08, CN-09. Goal: a truncation is in order with what is being written, and `drain` waits for both without
     writing itself. Method: a disk that holds the appender in a write, with nothing behind it in the queue."""

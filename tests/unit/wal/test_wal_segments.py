@@ -27,7 +27,7 @@ from nyala.replica.wal.format import (
 from nyala.replica.wal.recovery import TEMP_NAME
 from nyala.replica.wal.segment import ActiveSegment
 from tests.harness.patience import patience_s
-from tests.harness.sim_disk import SimDisk
+from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
     SMALL,
@@ -226,6 +226,36 @@ def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_aga
     disk.open = gone  # type: ignore[method-assign, assignment]
     assert append_now(log, [entry(2, bytes(5000))]).durable == [OpId(1, 2)]
     assert isinstance(append_now(log, [entry(3)]).results[0], FileNotFoundError)
+
+
+def test_log_whose_next_segment_could_not_be_prepared_is_closed() -> None:
+    """CN-19. Goal: no append needs that segment any more. Method: the preparation ends in a surprise; close."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+
+    def broken(path: str, create: bool = False) -> DiskFile:
+        del disk.open
+        raise ValueError(path)
+
+    disk.open = broken  # type: ignore[method-assign, assignment]
+    append_now(log, [entry(2, bytes(5000))])
+    log.close()
+    assert [e.opid.index for e in open_log(disk)[1]] == [1, 2]
+
+
+def test_death_while_a_segment_is_prepared_is_raised_at_once() -> None:
+    """Goal: a simulation dies where its disk says so, and what is left can be closed. Method: a death as the next
+    segment is preallocated: the entry before it is on the disk, and not reported durable."""
+    disk, outcomes = SimDisk(), Outcomes()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("preallocate", "*", "CRASH")
+    log.append([entry(2, bytes(5000))], outcomes)
+    with pytest.raises(SimCrash) as died:
+        log.drain()
+    assert outcomes.results == [] and log.failure is died.value
+    log.close()
 
 
 @pytest.mark.parametrize("slow", ["preallocate", "sync"])

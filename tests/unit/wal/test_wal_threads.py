@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from nyala.replica.types import DiskFailure, OpId, Refused, ResourcesExhausted, limits
-from nyala.replica.wal import Log, LogThreads, WalOptions
+from nyala.replica.wal import Log, LogThreads, Reservation, WalOptions
 from nyala.replica.wal.recovery import TEMP_NAME
 from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
@@ -218,6 +218,95 @@ def test_close_does_not_wait_for_a_thread_that_other_logs_keep() -> None:
         assert outcomes.results[0] == OpId(1, 1) and isinstance(outcomes.results[1], Refused)
         slow.close()
         third.close()
+
+
+def watch_waits(log: Log, told: queue.SimpleQueue[str]) -> None:
+    """Put "waits" each time that a thread begins to wait for the log."""
+    wait = log._state.wait
+
+    def watched(timeout: float | None = None) -> bool:
+        told.put("waits")
+        return wait(timeout)
+
+    log._state.wait = watched  # type: ignore[method-assign]
+
+
+def begin(told: queue.SimpleQueue[str], function: Callable[[], None], then: str) -> None:
+    """Call it in a thread, and put `then` when it has returned."""
+
+    def run() -> None:
+        function()
+        told.put(then)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def test_close_waits_for_the_callbacks() -> None:
+    """CN-08. Goal: after a close, no callback comes. Method: a callback is held while the log is closed."""
+    with threads_of(1) as threads:
+        log, gate, told = opened(threads, SimDisk()), threading.Event(), queue.SimpleQueue[str]()
+
+        def callback(_: object) -> None:
+            told.put("called")
+            assert gate.wait(WAIT_S)
+
+        log.append([entry(1)], callback)
+        assert told.get(timeout=WAIT_S) == "called"
+        watch_waits(log, told)
+        begin(told, log.close, "closed")
+        assert told.get(timeout=WAIT_S) == "waits"
+        gate.set()
+        assert told.get(timeout=WAIT_S) == "closed"
+
+
+def test_drain_waits_for_the_turn_of_the_log() -> None:
+    """Goal: `drain` returns after the group commit, also if no thread has begun it. Method: the only thread is held by
+    another log."""
+    with threads_of(1) as threads:
+        held, told = Held(), queue.SimpleQueue[str]()
+        slow, log = opened(threads, held.disk), opened(threads, SimDisk())
+        held.hold()
+        slow.append([entry(1)], Outcomes())
+        assert held.begun.wait(WAIT_S)
+        outcomes = appended(log, 1)
+        watch_waits(log, told)
+        begin(told, log.drain, "drained")
+        assert told.get(timeout=WAIT_S) == "waits"
+        held.gate.set()
+        assert told.get(timeout=WAIT_S) == "drained" and outcomes.wait_for(1) == [OpId(1, 1)]
+        slow.close()
+        log.close()
+
+
+def test_second_close_waits_for_what_the_first_one_appends() -> None:
+    """CN-08. Goal: the files are not closed before the last group commit. Method: the only thread is held by another
+    log; a close is held before it appends what is ready, while a second one begins."""
+    with threads_of(1) as threads:
+        held, told, gate = Held(), queue.SimpleQueue[str](), threading.Event()
+        slow, log = opened(threads, held.disk), opened(threads, SimDisk())
+        held.hold()
+        slow.append([entry(1)], Outcomes())
+        assert held.begun.wait(WAIT_S)
+        outcomes, commit = appended(log, 1), log._commit
+
+        def held_commit(batch: list[Reservation]) -> None:
+            told.put("commits")
+            assert gate.wait(WAIT_S)
+            commit(batch)
+
+        log._commit = held_commit  # type: ignore[method-assign]
+        begin(told, log.close, "closed")
+        assert told.get(timeout=WAIT_S) == "commits"
+        watch_waits(log, told)
+        begin(told, log.close, "closed")
+        assert told.get(timeout=WAIT_S) == "waits"
+        gate.set()
+        for _ in range(2):
+            while told.get(timeout=WAIT_S) != "closed":
+                pass
+        assert outcomes.results == [OpId(1, 1)]
+        held.gate.set()
+        slow.close()
 
 
 def test_log_is_not_closed_within_one_of_its_callbacks() -> None:
