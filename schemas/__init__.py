@@ -6,5 +6,15 @@
 
 from .bounded import NoDatum, decode_bounded
 from .feature_level import FIRST_VERSIONS, build_level, feature_of
-from .loader import NewerFormat, decode, encode, fingerprint64, frame, parse_json, parse_writer_schema, record, unframe
+from .loader import (
+    UnsupportedFrame,
+    decode,
+    encode,
+    fingerprint64,
+    frame,
+    parse_json,
+    parse_writer_schema,
+    record,
+    unframe,
+)
 from .records import TopicRecord, config_from_avro, config_to_avro, encode_record, from_avro, schema_of, to_avro

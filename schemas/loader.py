@@ -35,7 +35,7 @@ _NO_SCHEMA = (SchemaParseException, ValueError, LookupError, TypeError, Attribut
 """The errors that the parser raises over JSON that is no Avro schema."""
 
 
-class NewerFormat(ValueError):
+class UnsupportedFrame(ValueError):
     """The bytes are whole and a later build wrote them: this build cannot read them, but nothing is damaged."""
 
 
@@ -136,8 +136,8 @@ def frame(name: str, value: dict[str, Any]) -> bytes:
 
 
 def unframe(name: str, data: bytes) -> dict[str, Any]:
-    """Return the record of a framed file; ValueError describes the defect and its place, NewerFormat what a later build
-    wrote.
+    """Return the record of a framed file; ValueError describes the defect and its place, UnsupportedFrame what a later
+    build wrote.
 
     The CRC-32C of version 1 does not cover the version, and that of each later format does. So a later version whose
     length and CRC are those of version 1 is a damaged number.
@@ -153,7 +153,7 @@ def unframe(name: str, data: bytes) -> dict[str, Any]:
         what = f"{name}: format version {version} at byte 4"
         if version < _VERSION or (len(datum), found) == (length, crc):
             raise ValueError(f"{what} is damaged: it is {_VERSION}, as length and CRC-32C show")
-        raise NewerFormat(f"{what} is not readable by this build, which knows {_VERSION}")
+        raise UnsupportedFrame(f"{what} is not readable by this build, which knows {_VERSION}")
     if len(datum) != length:
         raise ValueError(f"{name}: {len(datum)} bytes from byte {_FRAME.size}, {length} were written")
     if found != crc:
@@ -164,5 +164,5 @@ def unframe(name: str, data: bytes) -> dict[str, Any]:
     known = {*_KNOWN_FEATURES.get(name, ()), *level_features()}
     unknown = [f for f in value.get("incompatible_features") or [] if f not in known]
     if unknown:
-        raise NewerFormat(f"{name}: written with features this build does not know: {', '.join(unknown)}")
+        raise UnsupportedFrame(f"{name}: written with features this build does not know: {', '.join(unknown)}")
     return value

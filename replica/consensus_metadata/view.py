@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nyala.replica.types import Corruption, LaterFormat, RaftConfig
-from nyala.schemas import NewerFormat, config_from_avro, unframe
+from nyala.schemas import UnsupportedFrame, config_from_avro, unframe
 
 from .config_codec import members_json
 
@@ -34,7 +34,7 @@ def read_cmeta(data: bytes, path: str) -> CmetaView:
     try:
         value = unframe(SCHEMA, data)
         if value["reserved"]:
-            raise NewerFormat(f"{SCHEMA}: it uses fields that this build does not know")
+            raise UnsupportedFrame(f"{SCHEMA}: it uses fields that this build does not know")
         return CmetaView(
             tablet_id=value["tablet_id"],
             uuid=value["uuid"],
@@ -43,7 +43,7 @@ def read_cmeta(data: bytes, path: str) -> CmetaView:
             vote_floor_term=value["vote_floor_term"],
             config=config_from_avro(value["committed_config"]),
         )
-    except (NewerFormat, LaterFormat) as error:
+    except (UnsupportedFrame, LaterFormat) as error:
         raise LaterFormat("consensus metadata is of a later build", path=path, cause=str(error)) from error
     except (Corruption, ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, struct.error) as error:
         raise Corruption("consensus metadata does not read back", path=path, cause=str(error)) from error

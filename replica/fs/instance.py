@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from nyala.replica.types import Clock, Code, Corruption, Disk, DiskFailure, Refused, new_uuid
-from nyala.schemas import NewerFormat, feature_of, frame, unframe
+from nyala.schemas import UnsupportedFrame, feature_of, frame, unframe
 
 INSTANCE = "instance"
 TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
@@ -58,7 +58,7 @@ def read_instance(disk: Disk) -> Instance | None:
         return None
     try:
         value = unframe("instance", disk.read(INSTANCE))
-    except NewerFormat as error:
+    except UnsupportedFrame as error:
         what = "the directory is of a later format than this build reads: start the build that wrote it, or a newer one"
         raise Refused(Code.ILLEGAL_STATE, what, path=disk.real_path(INSTANCE), why=str(error)) from error
     except ValueError as error:

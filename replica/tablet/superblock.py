@@ -209,7 +209,7 @@ class Superblock:
             raise Refused(Code.TABLET_NOT_FOUND, "no superblock", tablet=tablet_id) from e
         try:
             result = cls.from_avro(schemas.unframe("superblock", data))
-        except schemas.NewerFormat as e:
+        except schemas.UnsupportedFrame as e:
             raise LaterFormat("the superblock is of a later build", path=path, reason=str(e)) from e
         except (ValueError, KeyError, EOFError, IndexError, TypeError) as e:
             raise Corruption("the superblock cannot be read", path=path, reason=str(e)) from e

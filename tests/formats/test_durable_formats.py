@@ -17,7 +17,7 @@ from nyala.replica.rows import SourceKey, WriteMeta
 from nyala.replica.types import Address, Corruption, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.wal import Log, dump_segment
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
-from nyala.schemas import NewerFormat, frame, unframe
+from nyala.schemas import UnsupportedFrame, frame, unframe
 from tests.harness.later_format import later_version
 from tests.harness.sim_disk import SimDisk
 
@@ -316,8 +316,8 @@ def test_framed_file_flipped_or_cut_anywhere_is_refused(name: str) -> None:
     for each in bad:
         with pytest.raises(ValueError, match=name) as refused:
             unframe(name, each)
-        assert not isinstance(refused.value, NewerFormat), each[:20]
-    with pytest.raises(NewerFormat, match="version 2"):
+        assert not isinstance(refused.value, UnsupportedFrame), each[:20]
+    with pytest.raises(UnsupportedFrame, match="version 2"):
         unframe(name, later_version(data))
 
 

@@ -24,7 +24,7 @@ MUTANTS = (
         test="tests/formats/test_durable_formats.py::test_framed_file_flipped_or_cut_anywhere_is_refused",
         file="schemas/loader.py",
         function="unframe",
-        before='raise NewerFormat(f"{what} is not',
+        before='raise UnsupportedFrame(f"{what} is not',
         after='raise ValueError(f"{what} is not',
     ),
     Mutant(
@@ -291,7 +291,7 @@ MUTANTS = (
         ),
         file="replica/fs/instance.py",
         function="read_instance",
-        before="except NewerFormat as error:",
+        before="except UnsupportedFrame as error:",
         after="except UnicodeError as error:",
     ),
     Mutant(
