@@ -12,9 +12,9 @@ from nyala.schemas import UnsupportedFrame, feature_of, frame, unframe
 
 INSTANCE = "instance"
 TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
-PROMISES = ("tablet-meta", "consensus-meta", "wals")
+RAFT_FOLDERS = ("tablet-meta", "consensus-meta", "wals")
 """Folders that hold a server's promises: superblocks, consensus metadata, logs."""
-FOLDERS = (*PROMISES, "data", "quarantine", "replay")
+FOLDERS = (*RAFT_FOLDERS, "data", "quarantine", "replay")
 MARK = ".folder-of"
 """In each folder of promises: the uuid of its server. A folder that lost its last file has the mark, and the mount
 point of a disk that is not mounted has none. The same file beside the folders says that all of them have it."""
@@ -124,7 +124,7 @@ def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid:
     for folder in FOLDERS:
         disk.mkdir(folder)
     # An empty folder of an earlier build may be a mount point.
-    mark_folders(disk, instance, [folder for folder in PROMISES if disk.listdir(folder)])
+    mark_folders(disk, instance, [folder for folder in RAFT_FOLDERS if disk.listdir(folder)])
     return instance
 
 
@@ -137,22 +137,22 @@ def check_folders(disk: Disk, instance: Instance) -> None:
     all_had_it = instance.kind == TABLET_SERVER and has_mark(disk, "", instance)
     lost = [
         folder
-        for folder in PROMISES
+        for folder in RAFT_FOLDERS
         if not disk.exists(folder) or (all_had_it and not disk.listdir(folder) and not has_mark(disk, folder, instance))
     ]
     if lost:
-        raise lost_promises(instance, lost)
-    for folder in PROMISES:
+        raise lost_raft_folders(instance, lost)
+    for folder in RAFT_FOLDERS:
         if disk.listdir(folder):
             _refuse_foreign(disk, folder, instance)
 
 
-def mark_folders(disk: Disk, instance: Instance, folders: Iterable[str] = PROMISES) -> None:
+def mark_folders(disk: Disk, instance: Instance, folders: Iterable[str] = RAFT_FOLDERS) -> None:
     """Give these folders of promises their mark, and note it when all have theirs. From then on, `open_or_format`
     refuses an empty folder without a mark."""
     for folder in folders:
         _mark(disk, folder, instance)
-    if all(has_mark(disk, folder, instance) for folder in PROMISES):
+    if all(has_mark(disk, folder, instance) for folder in RAFT_FOLDERS):
         _mark(disk, "", instance)
 
 
@@ -193,7 +193,7 @@ def _refuse_foreign(disk: Disk, folder: str, instance: Instance) -> None:
         )
 
 
-def lost_promises(instance: Instance, folders: list[str]) -> Corruption:
+def lost_raft_folders(instance: Instance, folders: list[str]) -> Corruption:
     """Return the error for a directory whose folders of promises are gone or empty."""
     return Corruption(
         "a folder that held promises is gone or empty: mount its disk again; if it is mounted and its files were "
@@ -246,7 +246,7 @@ def repair_instance(disk: Disk, instance: Instance) -> list[str]:
         if not _holds(lambda: read_instance(disk) == instance):
             _save(disk, instance)
             again.append("instance file")
-        for folder in ("", *PROMISES):
+        for folder in ("", *RAFT_FOLDERS):
             path = _mark_path(folder)
             if disk.exists(path) and not _holds(partial(has_mark, disk, folder, instance)):
                 disk.replace(path, instance.uuid.encode())

@@ -11,7 +11,7 @@ from typing import Any
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import (
     MASTER,
-    PROMISES,
+    RAFT_FOLDERS,
     FolderWatch,
     Instance,
     RealDisk,
@@ -213,7 +213,8 @@ class MasterProcess:
         takeovers.catalog = group.catalog
         takeovers.check_own()
         state = MasterState(service.uuid, address, group, self.clock, self.options, GrpcTabletServers())
-        reconciler, checker = Reconciler(state), FileChecker(disk, instance, group, FolderWatch(disk, PROMISES).check)
+        reconciler = Reconciler(state)
+        checker = FileChecker(disk, instance, group, FolderWatch(disk, RAFT_FOLDERS).check)
         self._start_parts(state, reconciler)
         await group.start()
         service.open(state)

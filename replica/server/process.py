@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from nyala.replica.fs import (
-    PROMISES,
+    RAFT_FOLDERS,
     FolderWatch,
     Instance,
     RealDisk,
@@ -132,7 +132,7 @@ class TabletServer:
         requests = CopyRequester(manager, channels, address, network.place)
         jobs = CopyJobs(manager, RemoteCopySource, network.place)
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
-        watch = FolderWatch(self._disk, PROMISES)
+        watch = FolderWatch(self._disk, RAFT_FOLDERS)
         maintenance = Maintenance(manager, memory, check_folders=watch.check)
         ask_leader = LeaderTime(channels, network.place).ask
         scans = Scans(

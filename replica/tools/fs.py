@@ -12,7 +12,7 @@ from nyala.replica.fs import (
     INSTANCE,
     MARK,
     MASTER,
-    PROMISES,
+    RAFT_FOLDERS,
     TABLET_SERVER,
     Instance,
     RealDisk,
@@ -27,7 +27,7 @@ KINDS = {"tablet-server": TABLET_SERVER, "master": MASTER}
 """Name in commands -> value in the file `instance`."""
 
 
-_TELLING = (INSTANCE, *PROMISES, FENCE)
+_TELLING = (INSTANCE, *RAFT_FOLDERS, FENCE)
 """Names that only our servers make. A folder `data` proves nothing: Kafka and other programs have one too."""
 
 
@@ -106,8 +106,8 @@ def plan_wipe(root: Path) -> WipePlan:
     present = {p.name for p in root.iterdir()}
     # The identity goes first: after an interrupted wipe no server starts on the rest until the wipe is repeated.
     # The name that shows a server's directory goes last, or an interrupted wipe could not be repeated.
-    rest = [name for name in FOLDERS if name not in PROMISES]
-    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", MARK, *rest, UNDO, *PROMISES, FENCE) if name in present]
+    rest = [name for name in FOLDERS if name not in RAFT_FOLDERS]
+    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", MARK, *rest, UNDO, *RAFT_FOLDERS, FENCE) if name in present]
     try:
         found = read_instance(RealDisk(root))
     except (Corruption, Refused):

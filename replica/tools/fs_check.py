@@ -9,7 +9,16 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import FOLDER as CMETA
 from nyala.replica.consensus_metadata import cmeta_json
-from nyala.replica.fs import FENCE, FOLDERS, INSTANCE, KNOWN_MASTERS, PROMISES, Instance, check_folders, read_instance
+from nyala.replica.fs import (
+    FENCE,
+    FOLDERS,
+    INSTANCE,
+    KNOWN_MASTERS,
+    RAFT_FOLDERS,
+    Instance,
+    check_folders,
+    read_instance,
+)
 from nyala.replica.server.startup.durable_state import check_durable_state
 from nyala.replica.tablet import Superblock, sweep_orphans
 from nyala.replica.tablet_copy import list_quarantine, named_blocks, spared_blocks, wal_folder
@@ -134,7 +143,7 @@ def _lost(instance: Instance | None, refusal: Corruption | None) -> str:
         return INSTANCE
     if refusal is None:
         return ""
-    return str(refusal.values.get("lost") or refusal.values.get("mark") or ", ".join(PROMISES))
+    return str(refusal.values.get("lost") or refusal.values.get("mark") or ", ".join(RAFT_FOLDERS))
 
 
 def remove_orphans(disk: Disk) -> list[str]:

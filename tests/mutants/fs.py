@@ -187,7 +187,7 @@ MUTANTS = (
                 "folder of an earlier build gets no mark",
                 "replica/fs/instance.py",
                 "open_or_format",
-                "mark_folders(disk, instance, [folder for folder in PROMISES if disk.listdir(folder)])",
+                "mark_folders(disk, instance, [folder for folder in RAFT_FOLDERS if disk.listdir(folder)])",
                 "pass",
             ),
             (
@@ -217,14 +217,14 @@ MUTANTS = (
                 "mount point gets a mark",
                 "replica/fs/instance.py",
                 "open_or_format",
-                "for folder in PROMISES if disk.listdir(folder)]",
-                "for folder in PROMISES]",
+                "for folder in RAFT_FOLDERS if disk.listdir(folder)]",
+                "for folder in RAFT_FOLDERS]",
             ),
             (
                 "empty mount points beside blocks are a new server",
                 "replica/server/startup/durable_state.py",
                 "check_durable_state",
-                "wanted.update(PROMISES)",
+                "wanted.update(RAFT_FOLDERS)",
                 "pass",
             ),
             (
@@ -309,7 +309,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_group.py::test_master_that_lost_a_folder_of_promises_does_not_start",
         file="replica/fs/instance.py",
         function="check_folders",
-        before="raise lost_promises(instance, lost)",
+        before="raise lost_raft_folders(instance, lost)",
         after="pass",
     ),
     Mutant(

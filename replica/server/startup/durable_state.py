@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.fs import PROMISES, Instance, has_mark, lost_promises
+from nyala.replica.fs import RAFT_FOLDERS, Instance, has_mark, lost_raft_folders
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Corruption, DataState, Disk
 
@@ -15,7 +15,7 @@ def check_durable_state(disk: Disk, instance: Instance) -> None:
     and no superblock yet. All three folders are lost if they are empty beside blocks.
     """
     states = {_state(disk, tablet) for tablet in Superblock.list_tablets(disk)}
-    empty = [folder for folder in PROMISES if not disk.listdir(folder)]
+    empty = [folder for folder in RAFT_FOLDERS if not disk.listdir(folder)]
     wanted = set[str]()
     if DataState.READY in states:
         wanted |= {"consensus-meta", "wals"}
@@ -23,11 +23,11 @@ def check_durable_state(disk: Disk, instance: Instance) -> None:
         wanted.add("consensus-meta")  # a tombstone votes
     if any(disk.listdir(f"wals/{log}") for log in disk.listdir("wals")):
         wanted.add("tablet-meta")
-    if len(empty) == len(PROMISES) and (disk.listdir("data") or disk.listdir("quarantine")):
-        wanted.update(PROMISES)
+    if len(empty) == len(RAFT_FOLDERS) and (disk.listdir("data") or disk.listdir("quarantine")):
+        wanted.update(RAFT_FOLDERS)
     lost = [folder for folder in empty if folder in wanted and not has_mark(disk, folder, instance)]
     if lost:
-        raise lost_promises(instance, lost)
+        raise lost_raft_folders(instance, lost)
 
 
 def _state(disk: Disk, tablet_id: str) -> DataState:

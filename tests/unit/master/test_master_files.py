@@ -17,7 +17,7 @@ import pytest
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import (
     MASTER,
-    PROMISES,
+    RAFT_FOLDERS,
     FolderWatch,
     Instance,
     RealDisk,
@@ -86,7 +86,7 @@ def with_keeper(root: Path, use: Callable[[CatalogGroup, FileChecker], Awaitable
         ticking = asyncio.create_task(tick())
         try:
             await asyncio.wait_for(group.led.wait(), 20)
-            await use(group, FileChecker(disk, instance, group, FolderWatch(disk, PROMISES).check))
+            await use(group, FileChecker(disk, instance, group, FolderWatch(disk, RAFT_FOLDERS).check))
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nyala.replica.fs import MASTER, PROMISES, RealDisk, open_or_format
+from nyala.replica.fs import MASTER, RAFT_FOLDERS, RealDisk, open_or_format
 from nyala.replica.master.group import catalog_group as group_module
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.types import Address, Applied, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
@@ -295,7 +295,7 @@ def test_changes_behind_one_that_waits_for_room_are_refused_by_name(
     with_group(tmp_path, use)
 
 
-@pytest.mark.parametrize("folder", PROMISES)
+@pytest.mark.parametrize("folder", RAFT_FOLDERS)
 def test_master_that_lost_a_folder_of_promises_does_not_start(folder: str, tmp_path: Path) -> None:
     """TC-72. Goal: a master that may have forgotten a vote or a logged entry does not start under its old uuid. Method:
     a folder is missing, as if its disk were not mounted; the start creates nothing in its place, and the refusal says

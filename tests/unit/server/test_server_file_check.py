@@ -17,7 +17,7 @@ from nyala.replica.consensus_metadata.view import SCHEMA
 from nyala.replica.fs import (
     INSTANCE,
     MARK,
-    PROMISES,
+    RAFT_FOLDERS,
     has_mark,
     mark_folders,
     open_or_format,
@@ -417,7 +417,7 @@ def test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_c
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-@pytest.mark.parametrize("folder", PROMISES)
+@pytest.mark.parametrize("folder", RAFT_FOLDERS)
 def test_only_tablets_last_file_that_is_missing_at_a_start_concerns_that_tablet_alone(
     folder: str, earlier: bool
 ) -> None:
@@ -450,12 +450,12 @@ def test_only_tablets_last_file_that_is_missing_at_a_start_concerns_that_tablet_
 
 
 def _as_of_an_earlier_build(disk: SimDisk) -> None:
-    for mark in (MARK, *(f"{folder}/{MARK}" for folder in PROMISES)):
+    for mark in (MARK, *(f"{folder}/{MARK}" for folder in RAFT_FOLDERS)):
         disk.remove(mark)
 
 
 @pytest.mark.parametrize("all_had_marks", [True, False], ids=["marked", "earlier build"])
-@pytest.mark.parametrize("lost", [*PROMISES, "all"])
+@pytest.mark.parametrize("lost", [*RAFT_FOLDERS, "all"])
 @pytest.mark.parametrize("left", ["tablet", "tombstone", "nothing"])
 def test_folders_that_are_empty_mount_points_keep_a_server_down(left: str, lost: str, all_had_marks: bool) -> None:
     """IN-21, TC-72. Goal: no server starts under its uuid without the terms and votes that it gave. Method: a server
@@ -472,10 +472,10 @@ def test_folders_that_are_empty_mount_points_keep_a_server_down(left: str, lost:
     if not all_had_marks:
         _as_of_an_earlier_build(disk)
     blocks = disk.listdir("data")
-    for folder in PROMISES if lost == "all" else [lost]:
+    for folder in RAFT_FOLDERS if lost == "all" else [lost]:
         disk.remove_tree(folder)
         disk.mkdir(folder)
-    shown = {("tablet", "all"), *(("tablet", folder) for folder in PROMISES)}
+    shown = {("tablet", "all"), *(("tablet", folder) for folder in RAFT_FOLDERS)}
     shown |= {("tombstone", "consensus-meta"), ("tombstone", "all")}
     if all_had_marks or (left, lost) in shown:
         with pytest.raises(Corruption, match="mount its disk again"):
@@ -489,7 +489,7 @@ def test_folders_that_are_empty_mount_points_keep_a_server_down(left: str, lost:
     check_durable_state(disk, open_or_format(disk, TestClock()))
     assert not has_mark(disk, "", instance)
     mark_folders(disk, instance)
-    for folder in PROMISES:
+    for folder in RAFT_FOLDERS:
         disk.remove_tree(folder)
         disk.mkdir(folder)
         with pytest.raises(Corruption, match="mount its disk again"):
@@ -502,7 +502,7 @@ def test_folder_of_another_server_keeps_a_server_down() -> None:
     """IN-21. Goal: two servers whose folders were exchanged start neither, and nothing is changed. Method: a folder
     with files gets another server's mark: the error has both uuids and the mark's path, and `fs check` says it too. A
     mark that is cut short is no other server's and is written again."""
-    for folder in PROMISES:
+    for folder in RAFT_FOLDERS:
         disk = new_disk()
         instance = open_or_format(disk, TestClock())
         two_tablets(disk, [TABLET])
@@ -604,7 +604,7 @@ def test_identity_and_marks_of_a_running_server_that_differ_are_written_again() 
         repair_instance(disk, replace(instance, **{name: value}))  # type: ignore[arg-type]
         assert disk.read(INSTANCE) != whole, name
         assert repair_instance(disk, instance)[0] == "instance file" and disk.read(INSTANCE) == whole, name
-    for mark in (MARK, *(f"{folder}/{MARK}" for folder in PROMISES)):
+    for mark in (MARK, *(f"{folder}/{MARK}" for folder in RAFT_FOLDERS)):
         held = disk.read(mark)
         for bit in range(-1, 8 * len(held)):
             hurt = bytearray(held if bit >= 0 else b"")
@@ -664,4 +664,4 @@ def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
     to_copy_ms = 2 * options.heartbeat_ms + MasterOptions(root="x").policy_ms + 1000 * ASK_TIMEOUT_S
     assert f"it begins within {to_copy_ms / 1000:.0f} s" in page and f"reads {options.scrub_mb_per_s} MB/s" in page
     assert f"once in {RENEW_AGAIN_US // 1_000_000} s" in page
-    assert all(f"`{folder}`" in page for folder in PROMISES) and f"`{MARK}`" in page
+    assert all(f"`{folder}`" in page for folder in RAFT_FOLDERS) and f"`{MARK}`" in page

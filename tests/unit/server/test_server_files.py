@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.fs import PROMISES, open_or_format
+from nyala.replica.fs import RAFT_FOLDERS, open_or_format
 from nyala.replica.raft import AppendEntries, AppendReply
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Code, DataState, EditKind, OpId
@@ -42,7 +42,7 @@ def test_created_tablet_has_its_files_where_they_are_documented() -> None:
     fresh = new_disk()
     open_or_format(fresh, TestClock())
     folders = ["consensus-meta", "data", "instance", "quarantine", "replay", "tablet-meta", "wals"]
-    marks = {".folder-of", *(f"{folder}/.folder-of" for folder in PROMISES)}
+    marks = {".folder-of", *(f"{folder}/.folder-of" for folder in RAFT_FOLDERS)}
     assert (set(fresh.files), fresh.listdir("")) == ({"instance"} | marks, folders)
 
     async def scenario(pair: Pair) -> None:

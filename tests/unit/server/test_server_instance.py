@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.fs import FOLDERS, PROMISES, RealDisk, format_directory, join_cluster, open_or_format
+from nyala.replica.fs import FOLDERS, RAFT_FOLDERS, RealDisk, format_directory, join_cluster, open_or_format
 from nyala.replica.server import ServerOptions, check_durable_state, process
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.runtime.identity import Identity
@@ -58,7 +58,7 @@ def _empty(folder: str, disk: SimDisk) -> None:
 
 
 @pytest.mark.parametrize("harm", [_remove, _empty], ids=["gone", "empty"])
-@pytest.mark.parametrize("folder", PROMISES)
+@pytest.mark.parametrize("folder", RAFT_FOLDERS)
 def test_server_that_lost_a_folder_of_promises_does_not_start(
     folder: str, harm: Callable[[str, SimDisk], None]
 ) -> None:
