@@ -118,9 +118,9 @@ def print_cmeta(
     from nyala.replica.consensus_metadata import FOLDER, cmeta_json
     from nyala.replica.fs import RealDisk
 
-    promises = tools.read_promises(RealDisk(root), tablet)
-    found, damaged = promises.found, promises.damaged
-    if not promises:
+    files = tools.read_cmeta_files(RealDisk(root), tablet)
+    found, damaged = files.found, files.damaged
+    if not files:
         what = f"{root} holds no consensus metadata" + (f" of {shown(tablet)}" if tablet else "")
         raise typer.BadParameter(f"{what} (in {root / FOLDER}): give a server's directory, such as .nyala/server-1")
     if as_json:
@@ -128,7 +128,7 @@ def print_cmeta(
     else:
         rows = [(v.tablet_id, v.term, (v.voted_for or "")[:8], v.config.opid, members_text(v.config)) for v in found]
         print_table("consensus metadata", ("tablet", "term", "vote", "config", "members"), rows)
-    for name in promises.gone:
+    for name in files.gone:
         typer.echo(f"nyala: {name} went away before it was read: its tablet was deleted", err=True)
     for damage in damaged:
         typer.echo(f"nyala: {damage}", err=True)

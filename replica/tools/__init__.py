@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from .check_kafka import kafka_line, kafka_problems, letters_text
     from .directory_evidence import block_bytes, of_directory
-    from .dumps import Promises, read_file, read_promises
+    from .dumps import CmetaFiles, read_cmeta_files, read_file
     from .evidence import ReplicaEvidence, SourceMark, by_tablet, of_running
     from .forced_config import Rewritten, force_config, raise_term, rewrite_config
     from .fs import KINDS, WipePlan, format_root, identity, need_formattable, need_server_directory, plan_wipe, wipe

@@ -10,7 +10,7 @@ from nyala.replica.types import Code, Corruption, Disk, Refused
 
 
 @dataclass(kw_only=True)
-class Promises:
+class CmetaFiles:
     """Consensus metadata of a server, tablet by tablet."""
 
     found: list[CmetaView] = field(default_factory=list)
@@ -22,9 +22,9 @@ class Promises:
         return bool(self.found or self.damaged or self.gone)
 
 
-def read_promises(disk: Disk, tablet_id: str = "") -> Promises:
+def read_cmeta_files(disk: Disk, tablet_id: str = "") -> CmetaFiles:
     """Read the consensus metadata of every tablet of a directory, or of one."""
-    out = Promises()
+    out = CmetaFiles()
     for name in disk.listdir(FOLDER):
         if tablet_id not in ("", name):
             continue

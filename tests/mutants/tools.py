@@ -285,7 +285,7 @@ MUTANTS = (
             "test_metadata_of_a_tablet_deleted_meanwhile_is_named_and_the_others_are_read"
         ),
         file="replica/tools/dumps.py",
-        function="read_promises",
+        function="read_cmeta_files",
         before="except FileNotFoundError:",
         after="except NotImplementedError:",
     ),

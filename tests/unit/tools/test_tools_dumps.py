@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nyala.replica.consensus_metadata import FOLDER
-from nyala.replica.tools import read_file, read_promises
+from nyala.replica.tools import read_cmeta_files, read_file
 from nyala.replica.types import Code, Refused
 from tests.harness.copies import SOURCE_UUID, RestingReplica, cmeta_bytes, new_disk
 from tests.harness.sim_disk import SimDisk
@@ -35,10 +35,10 @@ def test_metadata_of_a_tablet_deleted_meanwhile_is_named_and_the_others_are_read
         disk.poke(f"{FOLDER}/{name}", cmeta_bytes(source.disk))
     disk.corrupt(f"{FOLDER}/t3", 40)
     disk.victim = "t2"
-    seen = read_promises(disk)
+    seen = read_cmeta_files(disk)
     assert (len(seen.found), seen.gone, len(seen.damaged)) == (1, ["t2"], 1)
     disk.victim = ""
-    assert read_promises(disk, "t1") and not read_promises(disk, "other")
+    assert read_cmeta_files(disk, "t1") and not read_cmeta_files(disk, "other")
 
 
 def test_file_that_goes_away_before_it_is_read_is_refused_with_the_reason(tmp_path: Path) -> None:
