@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from .decisions.sent_decisions import SentDecisions, Versions
     from .group.rebuilt_catalog import catalog_entry, first_term, write_catalog
-    from .group.startup_checks import has_catalog, promised_elsewhere
+    from .group.startup_checks import has_catalog, has_taken_part
     from .options import MasterOptions
 
 __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -171,7 +171,7 @@ class ReadyExecutor:
             self._times.observe(ready.entries)
         if ready.safe_time is not None:
             self._environment.hybrid_clock.observe(ready.safe_time[1])
-            self._times.promised(*ready.safe_time, self.applier.applied_index)
+            self._times.note_safe_time(*ready.safe_time, self.applier.applied_index)
         self._send(ready.messages_now)
         self.persister.submit(ready)
         if ready.role_change is not None and ready.role_change[0] is Role.LEADER:

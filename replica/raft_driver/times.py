@@ -24,19 +24,19 @@ class Times:
         """The time of the last entry in the log."""
         self.applied = 0
         """The time of the last applied entry: the safe time."""
-        self._promise = (0, 0)
+        self._safe_time = (0, 0)
         """What the leader said last: (index, time), as `Ready.safe_time`."""
         self._kept = 0
         """The time of the last promise before it whose index was applied."""
 
-    def promised(self, index: int, time: int, applied_index: int) -> None:
+    def note_safe_time(self, index: int, time: int, applied_index: int) -> None:
         """Note a promise of the leader, as in `Ready.safe_time`."""
         self._kept = self.heard(applied_index)
-        self._promise = index, max(time, self._promise[1])
+        self._safe_time = index, max(time, self._safe_time[1])
 
     def heard(self, applied_index: int) -> int:
         """The highest promised time whose index is applied; 0 if there is none."""
-        return self._promise[1] if applied_index >= self._promise[0] else self._kept
+        return self._safe_time[1] if applied_index >= self._safe_time[0] else self._kept
 
     def observe(self, entries: Sequence[Entry]) -> None:
         """Show the clock the times of entries that other leaders wrote."""

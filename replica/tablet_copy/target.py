@@ -39,7 +39,7 @@ class TargetCopy:
     one, under the lock that this server's votes for the tablet take too; without it the file is merged directly.
     `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `healthy`: the replica
     here, if it is intact: then only some sources may replace it (`replacement_refusal`). `own_last_known`: whether
-    `own_last_opid` is exactly the last acknowledged OpId, and not only a lower bound. `promised()`: the consensus
+    `own_last_opid` is exactly the last acknowledged OpId, and not only a lower bound. `own_cmeta()`: the consensus
     metadata, if this server has them in memory; otherwise they are read. They are needed if the superblock is lost
     (`lost_superblock.py`): then the acknowledged OpId of the tombstone is unknown. A copy that is cancelled before
     COPY.1 changes nothing; one that is cancelled before COPY.5 leaves a tombstone; after COPY.5 it cannot be cancelled.
@@ -60,7 +60,7 @@ class TargetCopy:
         source_uuid: str = "",
         own_last_known: bool = True,
         merge: Callable[[bytes], None] | None = None,
-        promised: Callable[[], ConsensusMeta | None] = lambda: None,
+        own_cmeta: Callable[[], ConsensusMeta | None] = lambda: None,
     ) -> None:
         self._attempt = attempt
         self._disk = attempt.disk
@@ -74,7 +74,7 @@ class TargetCopy:
         self._healthy, self._source_uuid = healthy, source_uuid
         self._wanted = self._want(own_last_opid if own_last_known else ANYTHING)
         self._merge = merge
-        self._promised = promised
+        self._own_cmeta = own_cmeta
         self.in_force: Superblock | None = None
         """The record that this copy saved last; None if it saved none."""
 
@@ -83,12 +83,12 @@ class TargetCopy:
         self._progress.phase = "BEGIN"
         disk, tablet_id = self._disk, self._tablet_id
         lost = not Superblock.exists(disk, tablet_id) and was_here(disk, tablet_id)
-        promised = None
+        cmeta = None
         if lost:
-            promised = self._promised() or ConsensusMeta.load_if_present(disk, tablet_id, or_lost=True)
-            if promised is not None:
+            cmeta = self._own_cmeta() or ConsensusMeta.load_if_present(disk, tablet_id, or_lost=True)
+            if cmeta is not None:
                 last, term = self._own
-                self._own = max(last, promised.committed_config.opid), max(term, promised.term)
+                self._own = max(last, cmeta.committed_config.opid), max(term, cmeta.term)
             self._wanted = self._want(ANYTHING)
         with self._attempt.session(self._wanted, allow_leaderless=self._allow_leaderless) as manifest:
             remote = self._accept(manifest)
@@ -96,7 +96,7 @@ class TargetCopy:
             self._attempt.check_cancelled()
             local = self._stop_and_delete(lambda last, term: self._admit(manifest, last, term))
             if local is None and lost:
-                local = write_tombstone_for_lost(disk, tablet_id, promised)
+                local = write_tombstone_for_lost(disk, tablet_id, cmeta)
             self.in_force = local
             if local is not None:
                 self._check_base(manifest, remote, local)

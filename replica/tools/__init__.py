@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .forced_config import Rewritten, force_config, raise_term, rewrite_config
     from .fs import KINDS, WipePlan, format_root, identity, need_formattable, need_server_directory, plan_wipe, wipe
     from .fs_check import DirectoryView, check_directory, directory_json, remove_orphans, tablet_json
-    from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
+    from .local_replica import connect_source, copy_replica, erase, last_logged_of, make_tombstone
     from .moves import COPY_OVER, has_moved, is_copy_over, list_copies, start_copy
     from .plan_file import load_journal, plan_json
     from .rebuild import need_new_directory, rebuilt_json, refuse_living_masters, write_directory, write_master

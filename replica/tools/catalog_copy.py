@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from nyala.replica.fs import MASTER, Instance, take_over
-from nyala.replica.master import CATALOG_ID, has_catalog, promised_elsewhere
+from nyala.replica.master import CATALOG_ID, has_catalog, has_taken_part
 from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, channel_to, config_from_pb, pb, pb_grpc, raise_if_error
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import CopyProgress
@@ -65,7 +65,7 @@ def copy_catalog(
     for address in member.addresses:
         _need_nobody(address, own.uuid)
     floor, progress = None, progress or CopyProgress()
-    if promised_elsewhere(own) and not has_catalog(disk):
+    if has_taken_part(own) and not has_catalog(disk):
         floor = _take_over(disk, own, source, there.uuid, config, progress)
     remote = open_source(there.uuid, source)
     try:

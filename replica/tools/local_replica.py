@@ -45,13 +45,13 @@ def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
     superblock = settle_at_startup(disk, Superblock.load(disk, tablet_id))
     if superblock.data_state is DataState.DELETED:
         return superblock
-    last = last_promised(disk, superblock)
+    last = last_logged_of(disk, superblock)
     superblock = delete_replica(disk, superblock, last.opid, stop=lambda: None, known=last.known)
     ReplayWatch(disk).forget(tablet_id)
     return superblock
 
 
-def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
+def last_logged_of(disk: Disk, superblock: Superblock) -> LastLogged:
     """Return the last OpId that a replica at rest may have acknowledged; a log's torn end is cut, as at a start.
 
     For a log that cannot be read it is a lower bound (`last_of_unopened`), which is lower still if the consensus
@@ -139,18 +139,18 @@ def copy_replica(
         current = local()
         if current is None:
             return None
-        last = last_promised(disk, current)
+        last = last_logged_of(disk, current)
         check_source(last.opid, term)
         return delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)
 
     before = local()
     lost_here = before is None and was_here(disk, tablet_id)
-    promised = ConsensusMeta.load_if_present(disk, tablet_id, or_lost=before is not None or lost_here)
+    cmeta = ConsensusMeta.load_if_present(disk, tablet_id, or_lost=before is not None or lost_here)
     ready = before is not None and before.data_state is DataState.READY
-    kept = last_promised(disk, before).opid if before is not None else ZERO_OPID
-    unread = promised is None and (ready or lost_here or ConsensusMeta.exists(disk, tablet_id))
+    kept = last_logged_of(disk, before).opid if before is not None else ZERO_OPID
+    unread = cmeta is None and (ready or lost_here or ConsensusMeta.exists(disk, tablet_id))
     lost = unread or vote_floor is not None
-    term = promised.term if promised is not None else 0
+    term = cmeta.term if cmeta is not None else 0
 
     def merge(remote: bytes) -> None:
         merged = ConsensusMeta.adopt(disk, tablet_id, uuid, remote, lost=lost or lost_here or before is not None)

@@ -131,7 +131,7 @@ MUTANTS = (
             Edit(
                 file="replica/server/copies/copy_jobs.py",
                 function="CopyJobs._copy.merge",
-                before="with hosted.promises:",
+                before="with hosted.cmeta_lock:",
                 after="if True:",
             ),
         ),

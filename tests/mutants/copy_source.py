@@ -394,7 +394,7 @@ MUTANTS = (
         ),
         file="replica/tablet_copy/target.py",
         function="TargetCopy.run",
-        before="max(term, promised.term)",
+        before="max(term, cmeta.term)",
         after="term",
     ),
     Mutant(

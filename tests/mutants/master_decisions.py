@@ -1241,7 +1241,7 @@ MUTANTS = (
             "test_entry_that_the_lost_leader_and_one_survivor_have_is_copied_from_no_other"
         ),
         file="replica/master/group/startup_checks.py",
-        function="promised_elsewhere",
+        function="has_taken_part",
         before="return instance.inherited or bool(instance.cluster_id)",
         after="return False",
     ),
@@ -1250,7 +1250,7 @@ MUTANTS = (
         rows="MF-18, MF-20",
         test="tests/process/test_master_replacement_process.py::test_catalog_that_a_master_lost_is_not_begun_anew",
         file="replica/master/group/startup_checks.py",
-        function="promised_elsewhere",
+        function="has_taken_part",
         before="return instance.inherited or bool(instance.cluster_id)",
         after="return instance.inherited",
     ),
@@ -1263,7 +1263,7 @@ MUTANTS = (
         ),
         file="replica/master/group/startup_checks.py",
         function="need_catalog",
-        before="if not has_catalog(disk) and (promised_elsewhere(instance) or not joins):",
+        before="if not has_catalog(disk) and (has_taken_part(instance) or not joins):",
         after="if False:",
     ),
     Mutant(

@@ -43,7 +43,7 @@ MUTANTS = (
         ),
         file="replica/raft_driver/times.py",
         function="Times.heard",
-        before="if applied_index >= self._promise[0] else self._kept",
+        before="if applied_index >= self._safe_time[0] else self._kept",
         after="if applied_index >= 0 else self._kept",
     ),
     Mutant(

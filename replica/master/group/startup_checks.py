@@ -15,7 +15,7 @@ from nyala.replica.types import Address, Code, DataState, Disk, Member, RaftConf
 from ..catalog.catalog import CATALOG_ID
 
 
-def promised_elsewhere(instance: Instance) -> bool:
+def has_taken_part(instance: Instance) -> bool:
     """Whether the uuid of a directory without a catalog has taken part in a group before, and so made promises."""
     return instance.inherited or bool(instance.cluster_id)
 
@@ -29,7 +29,7 @@ def need_catalog(disk: Disk, instance: Instance, *, joins: bool = False) -> None
     """Refused NOT_READY if this directory lacks the promises of its uuid: the uuid was inherited, or a copy did not
     end. A new master that joins (`joins`) has promised nothing before its copy ends, and begins the copy anew."""
     if not Superblock.exists(disk, CATALOG_ID):
-        if promised_elsewhere(instance):
+        if has_taken_part(instance):
             what = (
                 "this directory has nothing of what its uuid has promised, because it took that of a master that it "
                 "replaces, or lost its catalog: copy it from the leading master, `nyala master copy-from`, or put the "
@@ -37,7 +37,7 @@ def need_catalog(disk: Disk, instance: Instance, *, joins: bool = False) -> None
             )
             raise Refused(Code.NOT_READY, what, uuid=instance.uuid, path=disk.real_path(""))
         return
-    if not has_catalog(disk) and (promised_elsewhere(instance) or not joins):
+    if not has_catalog(disk) and (has_taken_part(instance) or not joins):
         what = (
             "the catalog here is not whole, as after a copy that did not end: repeat `nyala master copy-from`, or "
             "start a new master with --join again"

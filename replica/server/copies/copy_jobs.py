@@ -292,7 +292,7 @@ class CopyJobs:
         here = hosted.superblock.data_state is not DataState.DOES_NOT_EXIST or was_here(manager.disk, job.tablet_id)
 
         def merge(remote: bytes) -> None:
-            with hosted.promises:
+            with hosted.cmeta_lock:
                 if hosted.cmeta is not None:
                     hosted.cmeta.merge(remote)
                 else:
@@ -309,7 +309,7 @@ class CopyJobs:
                 source_uuid=request.from_uuid,
                 own_last_known=hosted.last_opid_known,
                 merge=merge,
-                promised=lambda: hosted.cmeta,
+                own_cmeta=lambda: hosted.cmeta,
             )
             try:
                 target.run()

@@ -109,7 +109,7 @@ class HostedTablet:
     """Writes that wait for their index: they keep their order of arrival."""
     under_way: set[Given] = field(default_factory=set)
     """The values of writes that have an index and no answer yet, and so may not be applied."""
-    promises: threading.Lock = field(default_factory=threading.Lock)
+    cmeta_lock: threading.Lock = field(default_factory=threading.Lock)
     """Held by a tombstone's votes and by the merge of a copied consensus metadata, which exclude each other."""
     unattended: asyncio.Event = field(default_factory=_set_event)
     """Cleared while a flush or a compaction runs."""

@@ -60,7 +60,7 @@ class Opener:
         tablet_id, options = hosted.tablet_id, self.options
         # The files may have been damaged, or replaced by earlier ones, since this process read them.
         hosted.repair_superblock(self.disk)
-        with hosted.promises:
+        with hosted.cmeta_lock:
             if hosted.cmeta is not None:
                 hosted.cmeta.repair()
         superblock = Superblock.load(self.disk, tablet_id)

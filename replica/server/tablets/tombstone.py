@@ -115,7 +115,7 @@ def answer_without_replica(server: Server, hosted: HostedTablet | None, tablet_i
         )
         server.reply(tablet_id, denied)
         return ""
-    cmeta, last, request, lock = hosted.cmeta, hosted.last_opid, message, hosted.promises
+    cmeta, last, request, lock = hosted.cmeta, hosted.last_opid, message, hosted.cmeta_lock
     owes_lease, last_known = server.owes_a_lease(hosted), hosted.superblock.last_logged_known
 
     def vote() -> VoteReply:

@@ -23,7 +23,7 @@ from nyala.replica.master import (
     Rebuilt,
     first_term,
     has_catalog,
-    promised_elsewhere,
+    has_taken_part,
     rebuild_catalog,
 )
 from nyala.replica.master.catalog.records import NAME, SOURCE, TABLE, TABLET
@@ -294,5 +294,5 @@ def test_directory_of_a_rebuild_that_was_cut_off_starts_no_master(caplog: pytest
         if instance is None:
             assert skip == 0 and disk.files == {}
             continue
-        assert instance.kind == MASTER and promised_elsewhere(instance) and not has_catalog(disk)
+        assert instance.kind == MASTER and has_taken_part(instance) and not has_catalog(disk)
     assert Catalog.open(whole).get(TABLET, GOOD[0].tablet_id) is not None

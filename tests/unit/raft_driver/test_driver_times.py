@@ -293,5 +293,5 @@ def test_follower_is_as_new_as_the_last_promise_that_it_has_applied() -> None:
     times = Times("t", "u", HybridClock(SystemClock()))
     assert times.heard(10) == 0
     for index, time, applied, found in ((5, 100, 4, 0), (5, 120, 5, 120), (7, 140, 6, 120), (7, 130, 7, 140)):
-        times.promised(index, time, applied)
+        times.note_safe_time(index, time, applied)
         assert times.heard(applied) == found

@@ -223,7 +223,7 @@ def test_copy_over_a_lost_superblock_asks_for_all_that_the_server_remembers() ->
     disk.remove(path_of(TABLET))
     before = disk.files
     with pytest.raises(Refused, match="earlier term"):
-        copy_over(None, attempt(disk, source.copy_source), promised=lambda: remembered).run()
+        copy_over(None, attempt(disk, source.copy_source), own_cmeta=lambda: remembered).run()
     assert disk.files == before
     source.replica.close()
 
