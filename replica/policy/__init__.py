@@ -2,7 +2,7 @@
 
 from .decide import decide
 from .desired_changes import ChangeState, change_state
-from .in_place import RENEW_AGAIN_US, RENEW_US, copies_in_place
+from .in_place import ORDER_AGAIN_US, ORDER_REPEATED_US, copies_in_place
 from .layout import not_settled
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_at_rest, is_under_replicated, transfer_target
 from .placement import place_tablets, replacements_for, replica_load, room_left

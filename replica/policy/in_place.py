@@ -11,14 +11,14 @@ from nyala.replica.types import OpId
 from .placement import replacements_for, replica_load
 from .views import Caps, ClusterView, Health, TabletView
 
-RENEW_US = 10_000_000
-RENEW_AGAIN_US = 120_000_000
+ORDER_REPEATED_US = 10_000_000
+ORDER_AGAIN_US = 120_000_000
 """How long the order to renew a replica is repeated, and how long after its first order the next one may be sent."""
 _NEVER_US = 1 << 62
 
 
 @dataclass(frozen=True)
-class Renewal:
+class CopyInPlace:
     """The replica of `uuid` becomes a tombstone, if it is still damaged and no config after this one is known there.
 
     The config stays: it is a voter all the time, and its leader copies to it as to any tombstone.
@@ -34,14 +34,14 @@ def copies_in_place(
     caps: Caps | None = None,
     ages_us: Mapping[tuple[str, str], int] | None = None,
     load: Mapping[str, int] | None = None,
-) -> list[Renewal]:
+) -> list[CopyInPlace]:
     """Return the copies in place that `view` needs, at most one a tablet; none if another member than the damaged one
     may have failed.
 
     A server gets as many at a time as copies of moves, and none while copies into it fail. So a bad folder of blocks
     costs it the files of a few replicas, not of all, and its quarantine does not grow. `ages_us`, by server and tablet:
     how long ago the last order of a renewal was first sent. A renewal that did not help holds a slot of its server, and
-    of no other one, until RENEW_AGAIN_US; then it queues after those that wait.
+    of no other one, until ORDER_AGAIN_US; then it queues after those that wait.
     `load`: the replicas of each server, if the view lacks tablets that are neither `damaged` nor `unmade`.
     """
     caps, ages_us = caps or Caps(), ages_us or {}
@@ -57,17 +57,17 @@ def copies_in_place(
         if any(not s.avoided for s in replacements_for(view, tablet, load)):
             continue
         age_us = ages_us.get((uuid, tablet.tablet_id), _NEVER_US)
-        if RENEW_US <= age_us < RENEW_AGAIN_US:
+        if ORDER_REPEATED_US <= age_us < ORDER_AGAIN_US:
             under_way[uuid] += 1
         else:
-            due.append((age_us >= RENEW_AGAIN_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))
+            due.append((age_us >= ORDER_AGAIN_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))
     found = []
     for *_, tablet_id, uuid, config_opid in sorted(due):
         if under_way[uuid] >= caps.moves_per_server_max or total >= caps.moves_max:
             continue
         under_way[uuid] += 1
         total += 1
-        found.append(Renewal(tablet_id, uuid, config_opid))
+        found.append(CopyInPlace(tablet_id, uuid, config_opid))
     return found
 
 

@@ -439,7 +439,7 @@ class World:
         decisions = decide(whole, 1, self.caps)
         assert decide(part, 1, self.caps, load) == decisions
         self.reached |= {kind_of(d) for d in decisions}
-        ages = self.soft.renew_order_ages(now_us)
+        ages = self.soft.copy_order_ages(now_us)
         wanted = copies_in_place(whole, self.caps, ages)
         assert copies_in_place(replace(whole, tablets=kept.views(kept.unwell)), self.caps, ages, load) == wanted
         self.reached |= {"copy in place" for _ in wanted}

@@ -258,8 +258,8 @@ MUTANTS = (
             "test_orders_a_damaged_replica_is_renewed_for_a_moment_and_not_soon_again"
         ),
         file="replica/policy/in_place.py",
-        before="RENEW_AGAIN_US = 120_000_000",
-        after="RENEW_AGAIN_US = 10_000_000",
+        before="ORDER_AGAIN_US = 120_000_000",
+        after="ORDER_AGAIN_US = 10_000_000",
     ),
     Mutant(
         name="damaged one vouches for itself",
@@ -326,8 +326,8 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_in_place.py::test_copies_in_place_that_do_not_help_let_the_others_have_their_turn",
         file="replica/policy/in_place.py",
         function="copies_in_place",
-        before="due.append((age_us >= RENEW_AGAIN_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))",
-        after="due.append((age_us >= RENEW_AGAIN_US, 0, tablet.tablet_id, uuid, tablet.config.opid))",
+        before="due.append((age_us >= ORDER_AGAIN_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))",
+        after="due.append((age_us >= ORDER_AGAIN_US, 0, tablet.tablet_id, uuid, tablet.config.opid))",
     ),
     Mutant(
         name="copies in place have no cap",

@@ -153,7 +153,7 @@ class Reconciler:
         view = ClusterView(servers=state.servers(), tablets=kept.views(kept.busy), now_us=state.clock.wall_us())
         decisions = decide(view, term, caps, load)
         unwell = replace(view, tablets=kept.views(kept.unwell))
-        wanted = copies_in_place(unwell, caps, state.soft.renew_order_ages(state.mono_us), load)
+        wanted = copies_in_place(unwell, caps, state.soft.copy_order_ages(state.mono_us), load)
         state.soft.order_copies_in_place({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, state.mono_us)
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
         self._versions.begin_tick()

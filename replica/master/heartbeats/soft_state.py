@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import islice
 
-from nyala.replica.policy import RENEW_AGAIN_US, RENEW_US
+from nyala.replica.policy import ORDER_AGAIN_US, ORDER_REPEATED_US
 from nyala.replica.rpc import Reports
 from nyala.replica.types import (
     Address,
@@ -196,10 +196,10 @@ class SoftState:
         self._long_silence_us = long_silence_us
         self.since_us = now_us
         """The time from which on heartbeats can have arrived."""
-        self.renew_orders: dict[tuple[str, str], OpId] = {}
+        self.copy_orders: dict[tuple[str, str], OpId] = {}
         """The damaged replicas to be copied anew in their place, by server and tablet, each with the config's position
         then."""
-        self._renewed_us: dict[tuple[str, str], int] = {}
+        self._ordered_us: dict[tuple[str, str], int] = {}
         self.servers: dict[str, ServerState] = {}
         self.room = ReportMemory()
         self.full_reports = FullReports()
@@ -376,18 +376,18 @@ class SoftState:
         of a successful copy are damaged at once, another copy gains nothing, and each quarantined replica takes
         room."""
         for key in wanted:
-            if now_us - self._renewed_us.get(key, now_us - RENEW_AGAIN_US) >= RENEW_AGAIN_US:
-                self._renewed_us[key] = now_us
-        self.renew_orders = {k: v for k, v in wanted.items() if now_us - self._renewed_us[k] < RENEW_US}
+            if now_us - self._ordered_us.get(key, now_us - ORDER_AGAIN_US) >= ORDER_AGAIN_US:
+                self._ordered_us[key] = now_us
+        self.copy_orders = {k: v for k, v in wanted.items() if now_us - self._ordered_us[k] < ORDER_REPEATED_US}
 
-    def renew_order_ages(self, now_us: int) -> dict[tuple[str, str], int]:
+    def copy_order_ages(self, now_us: int) -> dict[tuple[str, str], int]:
         """The age of the last order to renew each replica; kept while the replica is damaged."""
-        self._renewed_us = {
+        self._ordered_us = {
             (uuid, tablet_id): at
-            for (uuid, tablet_id), at in self._renewed_us.items()
-            if now_us - at < RENEW_AGAIN_US or ((known := self.replica(uuid, tablet_id)) is not None and known.damaged)
+            for (uuid, tablet_id), at in self._ordered_us.items()
+            if now_us - at < ORDER_AGAIN_US or ((known := self.replica(uuid, tablet_id)) is not None and known.damaged)
         }
-        return {k: now_us - at for k, at in self._renewed_us.items()}
+        return {k: now_us - at for k, at in self._ordered_us.items()}
 
     def places(self, uuids: Iterable[str]) -> list[Member]:
         """The last reported addresses of these servers; of known ones, and a bounded number."""

@@ -69,10 +69,10 @@ def orders_for(
         delete = _delete_order(catalog, soft, inquiries, server_uuid, tablet_id, now_us, copy_grace_us)
         if delete is not None:
             return pb.TabletOrder(delete=delete)
-        elif (config := soft.renew_orders.get((server_uuid, tablet_id))) and is_damaged(soft, server_uuid, tablet_id):
+        elif (config := soft.copy_orders.get((server_uuid, tablet_id))) and is_damaged(soft, server_uuid, tablet_id):
             proof = inquiries.proof(tablet_id)
             if proof is not None and proof.spares(server_uuid, config):
-                return pb.TabletOrder(renew=_renew_order(server_uuid, tablet_id, config))
+                return pb.TabletOrder(renew=_copy_order(server_uuid, tablet_id, config))
             inquiries.request(tablet_id, server_uuid)
         return None
 
@@ -81,7 +81,7 @@ def orders_for(
 
     last = batch.fill(created(), CREATIONS_MAX, CREATIONS_BYTES_MAX)
     server.creations_after = last or server.creations_after
-    damaged = sorted(t for uuid, t in soft.renew_orders if uuid == server_uuid and t in server.replicas)
+    damaged = sorted(t for uuid, t in soft.copy_orders if uuid == server_uuid and t in server.replicas)
     batch.fill(changed(damaged))
     others = sorted((server.strays | catalog.dropped_among(server.replicas.keys())).difference(damaged))
     last = batch.fill(changed(around(others, server.deletions_after)))
@@ -103,7 +103,7 @@ def create_order(tablet_id: str, tablet: Tablet, described: bytes, server_uuid: 
     )
 
 
-def _renew_order(server_uuid: str, tablet_id: str, config: OpId) -> pb.DeleteTabletRequest:
+def _copy_order(server_uuid: str, tablet_id: str, config: OpId) -> pb.DeleteTabletRequest:
     return pb.DeleteTabletRequest(
         dest_uuid=server_uuid,
         tablet_id=tablet_id,

@@ -125,7 +125,7 @@ def sick(m: Masters) -> None:
 
 def renewed(m: Masters) -> list[pb.TabletOrder]:
     """Return the orders to C once the policy has run."""
-    wanted = copies_in_place(m.view(), ages_us=m.soft.renew_order_ages(int(m.now_s * SECOND)))
+    wanted = copies_in_place(m.view(), ages_us=m.soft.copy_order_ages(int(m.now_s * SECOND)))
     m.soft.order_copies_in_place({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, int(m.now_s * SECOND))
     return m.said(C)
 

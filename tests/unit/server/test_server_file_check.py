@@ -26,7 +26,7 @@ from nyala.replica.fs import (
 )
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.heartbeats.tablet_servers import ASK_TIMEOUT_S
-from nyala.replica.policy.in_place import RENEW_AGAIN_US
+from nyala.replica.policy.in_place import ORDER_AGAIN_US
 from nyala.replica.raft_driver import Phase
 from nyala.replica.server import ServerOptions, check_durable_state
 from nyala.replica.server.copies.copy_jobs import CopyJobs
@@ -663,5 +663,5 @@ def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
     assert all(within in times[server] for _, _, server, _, within, _ in rows)
     to_copy_ms = 2 * options.heartbeat_ms + MasterOptions(root="x").policy_ms + 1000 * ASK_TIMEOUT_S
     assert f"it begins within {to_copy_ms / 1000:.0f} s" in page and f"reads {options.scrub_mb_per_s} MB/s" in page
-    assert f"once in {RENEW_AGAIN_US // 1_000_000} s" in page
+    assert f"once in {ORDER_AGAIN_US // 1_000_000} s" in page
     assert all(f"`{folder}`" in page for folder in RAFT_FOLDERS) and f"`{MARK}`" in page
