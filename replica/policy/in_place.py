@@ -42,11 +42,11 @@ def copies_in_place(
     costs it the files of a few replicas, not of all, and its quarantine does not grow. `ages_us`, by server and tablet:
     how long ago the last order of a renewal was first sent. A renewal that did not help holds a slot of its server, and
     of no other one, until ORDER_AGAIN_US; then it queues after those that wait.
-    `load`: the replicas of each server, if the view lacks tablets that are neither `damaged` nor `unmade`.
+    `load`: the replicas of each server, if the view lacks tablets that are neither `damaged` nor `without_replica`.
     """
     caps, ages_us = caps or Caps(), ages_us or {}
     load = replica_load(view) if load is None else load
-    under_way = Counter(u for t in view.tablets for u in t.unmade)
+    under_way = Counter(u for t in view.tablets for u in t.without_replica)
     total = under_way.total()
     due = []
     for tablet in view.tablets:

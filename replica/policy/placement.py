@@ -118,6 +118,6 @@ def replacements_for(view: ClusterView, tablet: TabletView, load: Mapping[str, i
     members = [by_uuid.get(m.uuid) for m in tablet.config.members]
     taken = [s for s in members if s is not None]
     staying = [s for s in taken if not tablet.health_of(s.uuid).failed and not s.draining]
-    names = {m.uuid for m in tablet.config.members} | tablet.estranged
+    names = {m.uuid for m in tablet.config.members} | tablet.former_generation
     others = [s for s in view.servers if s.uuid not in names]
     return _best(others, staying, load, tablet.bytes_on_disk)

@@ -95,11 +95,11 @@ class TabletView:
     desired: DesiredChange | None = None
     damaged: frozenset[str] = frozenset()
     """Members whose replica FAILED because of damage that a copy in place would repair."""
-    unmade: frozenset[str] = frozenset()
+    without_replica: frozenset[str] = frozenset()
     """Members whose server is alive and has no replica now: it has a tombstone, or a copy is under way."""
     caught_up: frozenset[str] = frozenset()
     """The leader, and the members that have its whole log according to it."""
-    estranged: frozenset[str] = frozenset()
+    former_generation: frozenset[str] = frozenset()
     """Servers outside the config with a live replica of a former generation. Such a replica ignores the group's leader,
     so no copy can go there before it is deleted."""
     by_witness: bool = False

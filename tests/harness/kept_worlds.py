@@ -430,7 +430,7 @@ class World:
         assert kept.tablets == {t.tablet_id: t for t in whole.tablets}
         draining = {uuid for uuid, _ in self.catalog.items(RETIRED)}
         assert kept.busy == {t.tablet_id for t in whole.tablets if not is_at_rest(t, draining)}
-        assert kept.unwell == {t.tablet_id for t in whole.tablets if t.damaged or t.unmade}
+        assert kept.unwell == {t.tablet_id for t in whole.tablets if t.damaged or t.without_replica}
         assert kept.unrecorded == self.unrecorded()
         assert kept.replica_load() == self.placed()
         load = kept.viewed_load()

@@ -136,7 +136,7 @@ MUTANTS = (
         after="if True:",
     ),
     Mutant(
-        name="estranged server is added",
+        name="server of a former generation is added",
         rows="CC-46",
         test=(
             "tests/unit/policy/test_policy_decide.py::"
@@ -144,7 +144,7 @@ MUTANTS = (
         ),
         file="replica/policy/placement.py",
         function="replacements_for",
-        before="names = {m.uuid for m in tablet.config.members} | tablet.estranged",
+        before="names = {m.uuid for m in tablet.config.members} | tablet.former_generation",
         after="names = {m.uuid for m in tablet.config.members}",
     ),
     Mutant(

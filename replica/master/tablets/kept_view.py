@@ -127,7 +127,7 @@ class KeptView:
             self.tablets[tablet_id] = view
             self._refresh_at(tablet_id, changes_at(soft, view, self._options, mono_us))
         _keep(self.busy, tablet_id, view is not None and not is_at_rest(view, draining))
-        _keep(self.unwell, tablet_id, view is not None and bool(view.damaged or view.unmade))
+        _keep(self.unwell, tablet_id, view is not None and bool(view.damaged or view.without_replica))
         _keep(self.unrecorded, tablet_id, record is not None and self._is_unrecorded(tablet_id, record))
         _keep(self.unheard, tablet_id, record is not None and self._is_unreported(tablet_id, record))
         self._place(tablet_id, record)

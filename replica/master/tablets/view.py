@@ -174,7 +174,7 @@ def is_damaged(soft: SoftState, uuid: str, tablet_id: str) -> bool:
     return replica is not None and replica.data_state == DataState.READY and replica.damaged
 
 
-def _is_unmade(soft: SoftState, uuid: str, tablet_id: str) -> bool:
+def _has_no_replica(soft: SoftState, uuid: str, tablet_id: str) -> bool:
     server = soft.servers.get(uuid)
     if server is None or not server.reported:
         return False
@@ -182,7 +182,7 @@ def _is_unmade(soft: SoftState, uuid: str, tablet_id: str) -> bool:
     return replica is None or replica.data_state != DataState.READY
 
 
-def _estranged(soft: SoftState, state: TabletState, tablet_id: str, config: RaftConfig) -> frozenset[str]:
+def _of_former_generation(soft: SoftState, state: TabletState, tablet_id: str, config: RaftConfig) -> frozenset[str]:
     generation = generation_of(config.opid.term)
     former = [u for u, told in state.told.items() if generation_of(told.opid.term) < generation]
     found = ((u, soft.replica(u, tablet_id)) for u in former if config.member(u) is None)
@@ -219,9 +219,9 @@ def tablet_view(
         ),
         desired=catalog.get(DESIRED_CHANGE, tablet_id),
         damaged=frozenset(m.uuid for m in config.members if is_damaged(soft, m.uuid, tablet_id)),
-        unmade=frozenset(m.uuid for m in config.members if _is_unmade(soft, m.uuid, tablet_id)),
+        without_replica=frozenset(m.uuid for m in config.members if _has_no_replica(soft, m.uuid, tablet_id)),
         caught_up=frozenset({leader, *(p.uuid for p in status.peers if p.health == "OK")} if status else ()),
-        estranged=_estranged(soft, state, tablet_id, config),
+        former_generation=_of_former_generation(soft, state, tablet_id, config),
         by_witness=options.heal_by_witness,
     )
 

@@ -163,10 +163,10 @@ def test_view_tells_who_is_damaged_who_has_the_log_and_who_has_nothing() -> None
     m = Masters()
     sick(m)
     (seen,) = m.view().tablets
-    assert (seen.damaged, seen.caught_up, seen.unmade) == ({C}, {A, B}, set())
+    assert (seen.damaged, seen.caught_up, seen.without_replica) == ({C}, {A, B}, set())
     m.beat(C, replica(m.tablet, C, None, data_state=DataState.DELETED))
     (seen,) = m.view().tablets
-    assert (seen.damaged, seen.unmade) == (set(), {C})
+    assert (seen.damaged, seen.without_replica) == (set(), {C})
     m.now_s = 4.0
     sick(m)
     m.beat(B, replica(m.tablet, B, config(5, A, B, C), phase="FAILED"))
@@ -183,10 +183,10 @@ def test_view_tells_who_holds_a_replica_of_a_former_generation() -> None:
     m.beat(A, replica(m.tablet, A, forced, role="LEADER", leader_uuid=A, term=forced.opid.term))
     m.beat(B, replica(m.tablet, B, config(5, A, B, C)))
     (seen,) = m.view().tablets
-    assert seen.config == forced and seen.estranged == {B, C}
+    assert seen.config == forced and seen.former_generation == {B, C}
     m.beat(B, replica(m.tablet, B, config(5, A, B, C), data_state=DataState.DELETED))
     (seen,) = m.view().tablets
-    assert seen.estranged == {C}
+    assert seen.former_generation == {C}
 
 
 def test_orders_a_new_tablet_is_created_at_its_members_only_until_it_was_formed() -> None:

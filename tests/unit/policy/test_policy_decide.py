@@ -63,7 +63,7 @@ def test_decide_server_with_a_replica_of_a_former_generation_gets_none_before_th
     nothing from the new group. Method: a forced group has one voter, and two other servers are free, one of them with
     an old replica: the other one is added. If only that server is free, the policy waits until its old replica is
     gone."""
-    group = tablet("a", "a", rf=3, estranged=frozenset("b"))
+    group = tablet("a", "a", rf=3, former_generation=frozenset("b"))
     assert [e.member.uuid for d in decide(cluster("abc", group), 1) for e in d.edits] == ["c"]
     assert decide(cluster("ab", group), 1) == []
     assert [e.member.uuid for d in decide(cluster("ab", tablet("a", "a", rf=3)), 1) for e in d.edits] == ["b"]

@@ -121,7 +121,7 @@ def test_copies_in_place_hold_the_caps_with_what_is_under_way() -> None:
     four = tuple(damaged(name=n) for n in "pqrs")
     caps = Caps(moves_per_server_max=2)
     for made, wanted in ((0, ["pc", "qc"]), (1, ["pc"]), (2, [])):
-        away = tuple(tablet("a b c:U", "a", name=f"z{n}", unmade=frozenset("c")) for n in range(made))
+        away = tuple(tablet("a b c:U", "a", name=f"z{n}", without_replica=frozenset("c")) for n in range(made))
         assert renewed(cluster("abc", *four, *away), caps) == wanted
     assert renewed(cluster("abc", *four), Caps(moves_max=1)) == ["pc"]
 
