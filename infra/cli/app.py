@@ -63,7 +63,7 @@ COMMANDS = {
     "wal": Place("dumps:wal_app", "write-ahead logs on this machine"),
     "cmeta": Place("dumps:cmeta_app", "consensus metadata files"),
     "superblock": Place("dumps:superblock_app", "superblock files"),
-    "unsafe": Place("unsafe:app", "after a catastrophe: no promise holds any more"),
+    "unsafe": Place("unsafe:app", "tablets that lost a majority for good: no guarantee holds for them"),
 }
 """The commands in the order of the help. Their texts are repeated here, so that `nyala --help` imports no command."""
 JOINED = {

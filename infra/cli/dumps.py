@@ -96,7 +96,7 @@ def dump_cmeta(
         print_json(cmeta_json(view))
         return
     vote, unsafe = view.voted_for or "not given", ", made by unsafe recovery" if view.config.unsafe else ""
-    console.print(f"tablet {view.tablet_id}, promised by server {view.uuid}")
+    console.print(f"tablet {view.tablet_id}, of server {view.uuid}")
     console.print(f"term {view.term}, vote {vote}, abstains up to term {view.vote_floor_term}")
     console.print(f"committed config {view.config.opid}{unsafe}")
     rows = [

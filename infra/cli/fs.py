@@ -94,8 +94,8 @@ def _print_view(view: tools.DirectoryView) -> None:
 def wipe(root: Root, yes: Yes = False, as_json: Json = False) -> None:
     """Remove everything a server keeps, its identity first. The next start has a new uuid: it is another server then.
 
-    For a server that lost a disk with metadata or logs: it may have promised what it does not know any more, so it
-    must not come back under its name. Files that no server made stay.
+    For a server that lost a disk with metadata or logs: it may have forgotten votes and acknowledged entries, so
+    it must not come back under its uuid. Files that no server made stay.
     """
     with stopped(root) as disk:
         plan = tools.plan_wipe(root)

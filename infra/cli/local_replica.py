@@ -20,7 +20,7 @@ SPARE = ("log", "blocks", "term")
 
 @app.command("list")
 def list_replicas(root: Root, as_json: Json = False) -> None:
-    """List the tablets of a directory with what each promised. Reads logs; `nyala fs check` reads blocks, too."""
+    """List the tablets of a directory, with term and last OpId. Reads logs; `nyala fs check` reads blocks, too."""
     from nyala.replica.tablet import Superblock
 
     with stopped(root) as disk:
@@ -36,7 +36,7 @@ def list_replicas(root: Root, as_json: Json = False) -> None:
 
 @app.command("dump")
 def dump_replica(root: Root, tablet: Tablet, as_json: Json = False) -> None:
-    """Print one replica: state, promises, log segments, blocks; exit status 1 if a part of it is damaged."""
+    """Print one replica: state, term and vote, log segments, blocks; exit status 1 if a part of it is damaged."""
     with stopped(root) as disk:
         _need(disk, tablet)
         found = tools.read_tablet(disk, tablet)
@@ -92,7 +92,7 @@ def delete_replica(
     with changeable(root) as disk:
         if clean_unsafe:
             whose = tools.identity(disk).uuid
-            ask(f"erase {tablet} and everything that server {whose} promised for it, for good?", yes)
+            ask(f"erase {tablet} with the term, vote and log of server {whose}, for good?", yes)
             removed = tools.erase(disk, tablet)
             document = {"tablet_id": tablet, "removed": removed}
             say(as_json, document, f"erased {tablet}: {len(removed)} files and folders")

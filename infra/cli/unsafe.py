@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nyala.replica.client import Client
     from nyala.replica.fs import RealDisk
 
-app = typer.Typer(help="after a catastrophe: no promise holds any more", no_args_is_help=True)
+app = typer.Typer(help="tablets that lost a majority for good: no guarantee holds for them", no_args_is_help=True)
 WARNING = (
     "A majority of these tablets' replicas is given up for good. What only they have is lost, reads may go back\n"
     "in time, and there is no way back. Do this only if they will never return; if they may, wait for them."

@@ -13,15 +13,15 @@ from nyala.schemas import UnsupportedFrame, feature_of, frame, unframe
 INSTANCE = "instance"
 TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
 RAFT_FOLDERS = ("tablet-meta", "consensus-meta", "wals")
-"""Folders that hold a server's promises: superblocks, consensus metadata, logs."""
+"""Folders with a server's Raft state: superblocks (of a tombstone: the last logged OpId), consensus metadata, logs."""
 FOLDERS = (*RAFT_FOLDERS, "data", "quarantine", "replay")
 MARK = ".folder-of"
-"""In each folder of promises: the uuid of its server. A folder that lost its last file has the mark, and the mount
+"""In each of RAFT_FOLDERS: the uuid of its server. A folder that lost its last file has the mark, and the mount
 point of a disk that is not mounted has none. The same file beside the folders says that all of them have it."""
 FENCE = "unsafe-recovery"
 """The name of the fence. While the file exists, no server starts on the directory; its writer decides its content."""
 KNOWN_MASTERS = "known-masters"
-"""A server's list of the masters that the leading one named last, one address on each line. It promises nothing."""
+"""A server's list of the masters that the leading one named last, one address on each line. It may be lost."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Instance:
     cluster_id: str
     created_us: int
     inherited: bool = False
-    """Whether the uuid belonged to another directory before, whose promises are not here yet."""
+    """Whether the uuid belonged to another directory before, whose Raft state is not here yet."""
     takeover: int = 0
     """The number of the takeover that the group committed; 0 for the first directory of a uuid, and before the
     takeover."""
@@ -43,7 +43,7 @@ class Instance:
 
 
 _INHERITED = "inherited-uuid"
-"""A feature of the file: a build that did not know it would mistake the directory for one that has promised nothing."""
+"""A feature of the file: a build that did not know it would take the directory for one that never voted."""
 
 
 _LEVEL = feature_of(0).removesuffix("0")
@@ -85,8 +85,8 @@ def format_directory(
 ) -> Instance:
     """Create an empty directory's identity, with a fresh uuid unless one is given, and its folders.
 
-    `inherited`: the uuid belonged to another directory, whose promises have to be copied here before this one makes
-    any. `cluster_id`: the cluster that it belongs to from the first; a master of it does not start without a catalog.
+    `inherited`: the uuid belonged to another directory, whose Raft state has to be copied here before this one votes.
+    `cluster_id`: the cluster that it belongs to from the first; a master of it does not start without a catalog.
     Refused ALREADY_EXISTS if it has one; Corruption if the identity is missing beside data: it is never guessed,
     because a server that forgot its votes must not answer under its old name [kudu raft-tablet-copy, "Other Failure
     Recovery"].
@@ -111,9 +111,9 @@ def format_directory(
 def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "") -> Instance:
     """Return the identity of the directory; an empty directory gets a fresh one.
 
-    Corruption if the file is damaged, of another kind, missing beside tablets, if a folder of promises is missing, or
-    is empty and lost the mark that it had: a disk is lost then, and with it promises [kudu raft-tablet-copy, "Other
-    Failure Recovery"]. Corruption too if such a folder is another server's.
+    Corruption if the file is damaged, of another kind, missing beside tablets, if one of RAFT_FOLDERS is missing, or
+    is empty and lost the mark that it had: a disk is lost then, and with it votes or entries [kudu raft-tablet-copy,
+    "Other Failure Recovery"]. Corruption too if such a folder is another server's.
     """
     instance = read_instance(disk)
     if instance is None:
@@ -129,7 +129,7 @@ def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid:
 
 
 def check_folders(disk: Disk, instance: Instance) -> None:
-    """Raise Corruption if a folder of promises is missing, is empty and lost its mark, or is another server's.
+    """Raise Corruption if one of RAFT_FOLDERS is missing, is empty and lost its mark, or is another server's.
 
     A master's empty folders are not judged here: it knows from its cluster's id that it had a catalog, and a copy of
     that heals it.
@@ -148,7 +148,7 @@ def check_folders(disk: Disk, instance: Instance) -> None:
 
 
 def mark_folders(disk: Disk, instance: Instance, folders: Iterable[str] = RAFT_FOLDERS) -> None:
-    """Give these folders of promises their mark, and note it when all have theirs. From then on, `open_or_format`
+    """Give these folders their mark, and note it when all have theirs. From then on, `open_or_format`
     refuses an empty folder without a mark."""
     for folder in folders:
         _mark(disk, folder, instance)
@@ -194,10 +194,11 @@ def _refuse_foreign(disk: Disk, folder: str, instance: Instance) -> None:
 
 
 def lost_raft_folders(instance: Instance, folders: list[str]) -> Corruption:
-    """Return the error for a directory whose folders of promises are gone or empty."""
+    """Return the error for a directory whose RAFT_FOLDERS are gone or empty."""
     return Corruption(
-        "a folder that held promises is gone or empty: mount its disk again; if it is mounted and its files were "
-        "removed, put them back from a backup, or end this server's identity with `nyala fs wipe`",
+        "a folder that held superblocks, consensus metadata or logs is gone or empty, and nothing was started: mount "
+        "its disk again; if it is mounted and its files were removed, put them back from a backup, or end this "
+        "server's identity with `nyala fs wipe`",
         lost=", ".join(folders),
         uuid=instance.uuid,
     )
@@ -229,7 +230,7 @@ def raise_feature_level(disk: Disk, instance: Instance, level: int) -> Instance:
 
 def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
     """Store takeover `number` of the uuid, durably; returns the identity, which now stands for the former directory's
-    promises."""
+    votes."""
     taken = replace(instance, inherited=True, takeover=number)
     _save(disk, taken)
     return taken

@@ -14,7 +14,7 @@ from nyala.replica.types import Address
 def say_ready(uuid: str, address: Address, ready_file: str) -> None:
     """Write one line of JSON with uuid, address and pid: into `ready_file` if it has a name, then to standard output.
 
-    The file appears whole. It is not synced, because it promises nothing.
+    The file appears whole. It is not synced, because nothing is wrong if it is lost.
     """
     text = json.dumps({"uuid": uuid, "address": str(address), "pid": os.getpid()})
     if ready_file:

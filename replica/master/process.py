@@ -76,7 +76,7 @@ class MasterProcess:
     """The parts of one master, owned by one event loop.
 
     Invariants: the directory is locked before anything is read and until everything is closed. Durability: everything
-    that a reply promises is committed. Concurrency: the loop's thread; threads of Kafka and of the executor post to it.
+    that a reply states is committed. Concurrency: the loop's thread; threads of Kafka and of the executor post to it.
     """
 
     def __init__(self, options: MasterOptions) -> None:

@@ -1,7 +1,7 @@
 """The add/evict table: what one tablet's membership needs, from the health and the marks of its members.
 
-It departs from [kudu quorum_util] where promise 7 demands more: a voter is never removed before its replacement votes,
-not even a lost one (D-20 to D-23 of `replica/raft/DIVERGENCES.md`).
+It departs from [kudu quorum_util] where guarantee 7 demands more: a voter is never removed before its replacement
+votes, not even a lost one (D-20 to D-23 of `replica/raft/DIVERGENCES.md`).
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class Inputs:
 def inputs_of(reports: Iterable[Report], now_us: int) -> Inputs:
     """Return the inputs of a plan. Pure.
 
-    A record is out of date when it is older than twice the time within which it promises to come again, and a minute.
-    Masters of an older build promise nothing: while one of them leads, no age is judged.
+    A record is out of date when it is older than twice the time after which it says that the next one comes, and a
+    minute. Masters of an older build do not say it: while one of them leads, no age is judged.
     """
     newest = {(r.server_uuid, r.tablet_id): r for r in sorted(reports, key=_order)}
     tablets = [r for r in newest.values() if not r.server_uuid and r.tablet_id]
@@ -74,7 +74,7 @@ def _order(report: Report) -> tuple[int, int]:
 
 
 def _is_old(report: Report, now_us: int, within_s: int) -> bool:
-    """Whether a record is out of date; `within_s` counts for one that promises nothing."""
+    """Whether a record is out of date; `within_s` counts for one that does not say when the next comes."""
     within_s = report.numbers.get(WITHIN, within_s)
     return within_s > 0 and now_us - report.at_us > 2_000_000 * within_s + SPARE_US
 

@@ -52,8 +52,8 @@ class RaftCore:
     ) -> None:
         last, saved_term = log.last, term
         if term < last.term:
-            # The entries reached the disk and the hard state of the same `Ready` did not. Nothing was promised in that
-            # term.
+            # The entries reached the disk and the hard state of the same `Ready` did not. No vote or acknowledgement of
+            # that term was sent.
             term, voted_for = last.term, None
         found = _configs_in_log(log, committed_config.opid.index, decode_config)
         self._s = s = State(

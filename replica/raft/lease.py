@@ -1,6 +1,6 @@
 """Leader lease: strong reads without a message, for as long as no other replica can lead [thesis §6.4.1].
 
-It rests on this promise: a voter gives no vote for `election_ticks_min` ticks after it heard a leader, and a restarted
+It rests on this rule: a voter gives no vote for `election_ticks_min` ticks after it heard a leader, and a restarted
 voter gives none for as long after its start. So once a majority has echoed a heartbeat round that began at time t,
 another leader of this group can exist only after a minimum election timeout from t, by the voters' clocks. The lease
 ends before that, by our clock. Only acknowledgements of the leader's own term are echoes (`RaftCore.step` drops

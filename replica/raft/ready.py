@@ -102,7 +102,7 @@ class Ready:
        (`HybridClock.observe`), whichever replica wrote it.
 
     `safe_time` = (index, hybrid_time): once this replica has applied through `index`, the leader that said so writes
-    nothing at or below `hybrid_time`. Only this leader promises it; see DESIGN.md before serving reads by it.
+    nothing at or below `hybrid_time`. This binds this leader only; see DESIGN.md before serving reads by it.
     """
 
     number: int

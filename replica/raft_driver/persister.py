@@ -1,4 +1,4 @@
-"""Makes terms, votes and entries of each Ready durable, and reports in order which ones are: promises wait for that."""
+"""Makes terms, votes and entries of each Ready durable, and reports in order which are: messages wait for that."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _log = logging.getLogger("nyala.raft_driver")
 class Replica:
     """One member of one tablet's Raft group on one server.
 
-    Invariants: nothing is promised (vote, acknowledgement, reply) before the promise is durable here; entries are
+    Invariants: no vote, acknowledgement or reply is sent before what it states is durable here; entries are
     applied in order, each once, only when committed; every caller is answered exactly once, and never with NOT_APPLIED
     for an entry that may yet be applied.
     Durability: terms, votes and configs are in consensus metadata, entries in the log; everything else is rebuilt.

@@ -25,17 +25,17 @@ class Times:
         self.applied = 0
         """The time of the last applied entry: the safe time."""
         self._safe_time = (0, 0)
-        """What the leader said last: (index, time), as `Ready.safe_time`."""
+        """The leader's last safe time: (index, time), as `Ready.safe_time`."""
         self._kept = 0
-        """The time of the last promise before it whose index was applied."""
+        """The time of the last one before it whose index was applied."""
 
     def note_safe_time(self, index: int, time: int, applied_index: int) -> None:
-        """Note a promise of the leader, as in `Ready.safe_time`."""
+        """Note a safe time of the leader, as in `Ready.safe_time`."""
         self._kept = self.heard(applied_index)
         self._safe_time = index, max(time, self._safe_time[1])
 
     def heard(self, applied_index: int) -> int:
-        """The highest promised time whose index is applied; 0 if there is none."""
+        """The highest safe time whose index is applied; 0 if there is none."""
         return self._safe_time[1] if applied_index >= self._safe_time[0] else self._kept
 
     def observe(self, entries: Sequence[Entry]) -> None:

@@ -1,8 +1,8 @@
 """Reads the header of an Arrow IPC message without trusting a byte of it.
 
-pyarrow's parser accepts many forms of a batch and promises nothing about a hostile header. So it gets only headers that
-equal, byte by byte, those that it writes itself. For all others, this module reads the few needed FlatBuffers fields
-and checks every position, and `batch.py` builds the arrays.
+pyarrow's parser accepts many forms of a batch and guarantees nothing about a hostile header. So it gets only headers
+that equal, byte by byte, those that it writes itself. For all others, this module reads the few needed FlatBuffers
+fields and checks every position, and `batch.py` builds the arrays.
 
 Layout (Arrow columnar format 1.0, metadata V5): 0xFFFFFFFF, int32 metadata length, Message table, padding to 8, body.
 """

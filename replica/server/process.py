@@ -252,7 +252,7 @@ class TabletServer:
         stopped.cancel()
 
     async def _watch_folders(self, manager: TabletManager, watch: FolderWatch) -> None:
-        """End the process if a folder of promises is gone: writes to its open files would succeed and be lost."""
+        """End the process if one of RAFT_FOLDERS is gone: writes to its open files would succeed and be lost."""
         looks = 0
         while not manager.stopping:
             await asyncio.sleep(LOOK_AT_FOLDERS_S)
@@ -276,7 +276,7 @@ class TabletServer:
         self._stop.set()
 
     def _fatal(self, error: BaseException) -> None:
-        """End the process at once: after a failed sync or a broken invariant it must make no more promises."""
+        """End the process at once: after a failed sync or a broken invariant it must not vote or acknowledge."""
         _log.critical("P %s ends: %s", self._identity.uuid, error, exc_info=error)
         logging.shutdown()
         os._exit(EXIT_FATAL)

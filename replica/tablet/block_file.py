@@ -37,7 +37,7 @@ _PIECE_BYTES = 4 << 20
 def data_trouble(path: str) -> Iterator[None]:
     """Turn a disk's failure on a block's file into Corruption, which ends that replica and not the server.
 
-    Peers have the same rows, and unlike a log or metadata, a block makes no promise: until a superblock names it, its
+    Peers have the same rows, and unlike a log or metadata, a block may be lost: until a superblock names it, its
     content is in the log, or in the blocks before it. If the server only lacks a resource, even during a sync, the file
     is intact.
     """

@@ -1,6 +1,6 @@
 """Deletes a replica in six steps. The fourth is the commit point; the steps after it only complete the deletion.
 
-A deleted replica is a tombstone: term, vote and last logged OpId stay for ever, so that it can neither forget a promise
+A deleted replica is a tombstone: term, vote and last logged OpId stay for ever, so that it can neither forget a vote
 nor be revived by a stale leader. Its data goes to a quarantine [kudu raft-tablet-copy, "Tablet deletion"].
 """
 

@@ -30,7 +30,7 @@ class WitnessJoin:
     and durable; Refused if it does not get there. `swap(superblock)` stops the witness, makes that superblock durable
     by one atomic rewrite and starts the replica; or raises Refused and leaves the witness running.
 
-    The witness's promises are kept: term, vote and log stay in use.
+    The witness's term, vote and log stay in use.
     """
 
     attempt: CopyAttempt

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def was_here(disk: Disk, tablet_id: str) -> bool:
-    """Whether a tablet without a superblock may have promised something here: then its superblock is lost.
+    """Whether a tablet without a superblock may have voted or acknowledged here: then its superblock is lost.
 
     A creation that was cut off leaves metadata of term 0 and an empty log. A replica that voted or acknowledged has a
     term above 0.

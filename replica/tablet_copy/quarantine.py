@@ -124,7 +124,7 @@ def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
     superblock.
 
     The copied log goes to a new quarantine. If the disk is so full that the tombstone finds no room, the log is
-    removed, because it promises nothing. NO_SPACE if there is still no room.
+    removed, because no acknowledgement rests on it. NO_SPACE if there is still no room.
     """
     tablet_id, last = copying.tablet_id, copying.last_logged or ZERO_OPID
     try:
@@ -141,9 +141,9 @@ def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
 def _drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
     """Remove the quarantines of earlier unfinished copies of the tablet, except the tombstone's own.
 
-    Each has a part of the source's log, promises nothing and names no block. Each attempt leaves one, so a copy that
-    fails again and again would fill the disk. A quarantine that cannot be read stays, and so does every deleted
-    replica.
+    Each has a part of the source's log, on which no acknowledgement rests, and names no block. Each attempt leaves one,
+    so a copy that fails again and again would fill the disk. A quarantine that cannot be read stays, and so does every
+    deleted replica.
     """
     for name in disk.listdir(QUARANTINE):
         path = f"{QUARANTINE}/{name}"
@@ -200,7 +200,7 @@ def purge_quarantine(
 ) -> Purged:
     """Remove the quarantines of one tablet, the blocks only they name, and those that a lost superblock may have named.
 
-    The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise. Removes at most
+    The tombstone's superblock and consensus metadata stay: a purge forgets data, never a vote. Removes at most
     `most` blocks and folders, blocks first, so another purge finds the rest. `stop` is called before each superblock
     that is read and before each removal, and may raise. What to remove is known before the first removal. Refused
     TABLET_NOT_FOUND if the tablet, or one that is listed, has no superblock.

@@ -34,7 +34,7 @@ class TargetCopy:
     `stop_and_delete(check_source)` is called after the source has been accepted and before this server changes
     anything. It stops the replica if there is one, calls `check_source(last OpId, term)` with the stopped replica's
     values, deletes a READY replica, and returns the superblock in force (None: this server never had the tablet).
-    `check_source` raises Refused if the stopped replica has promised more than the source offers; nothing has changed
+    `check_source` raises Refused if the stopped replica has a higher term or OpId than the source; nothing has changed
     then, and the caller starts the replica again. `merge(remote)` merges the source's consensus metadata into the local
     one, under the lock that this server's votes for the tablet take too; without it the file is merged directly.
     `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `healthy`: the replica
@@ -176,7 +176,7 @@ class TargetCopy:
         self.in_force = copying
         disk.crash_point("copy.1")
         if disk.exists(wal_folder(tablet_id)):
-            # No superblock named this log; it may hold promises, so it is moved aside and not overwritten.
+            # No superblock named this log; it may hold acknowledged entries, so it is moved aside and not overwritten.
             quarantine = fresh_quarantine(disk, tablet_id)
             disk.mkdir(quarantine)
             disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")

@@ -39,7 +39,7 @@ def copy_catalog(
 ) -> Superblock:
     """Copy the catalog from the master at `source` to the directory of `own`, which runs it at its next start.
 
-    The source must lead. With `allow_leaderless` it need not, unless the promises of `own` are lost: its uuid was
+    The source must lead. With `allow_leaderless` it need not, unless the Raft state of `own` is lost: its uuid was
     another directory's, or its catalog was lost. Then it first takes that uuid over: the group commits this, and every
     other master that answers has applied it before the copy begins, so that none accepts messages of the former one
     again. The new one abstains from votes in every term that any of them knows, because the former one may have voted

@@ -51,7 +51,8 @@ class ReplicaEvidence:
     leads: bool = False
     """Whether it runs and reports that it leads."""
     unreadable: bool = False
-    """Whether its superblock, metadata or log cannot be read: its promises are unknown, so no copy may replace it."""
+    """Whether its superblock, metadata or log cannot be read: no copy may replace it, because it may have acknowledged
+    more."""
 
     @property
     def usable(self) -> bool:

@@ -141,8 +141,8 @@ def _logged_only(before: CmetaView, final: Entry | None) -> RaftConfig | None:
 def raise_term(disk: Disk, tablet_id: str, term: int, *, dry_run: bool = False) -> Rewritten:
     """Make a replica at rest enter a higher term, without a vote in it. Repeating it changes nothing.
 
-    Refused(INVALID_ARGUMENT) for a lower term, which would take promises back; for one of another generation, in which
-    the replica would ignore its group; and for one so high in its generation that few are left to elections.
+    Refused(INVALID_ARGUMENT) for a lower term, in which it may have voted before; for one of another generation, in
+    which the replica would ignore its group; and for one so high in its generation that few are left to elections.
     """
     data, before = _read(disk, tablet_id)
     if term < before.term:

@@ -60,7 +60,7 @@ def need_formattable(root: Path, *, kind: str, uuid: str = "") -> None:
     """Refuse what `format_root` would refuse, without a change: not even a lock is left in a foreign directory.
 
     INVALID_ARGUMENT for text that is no uuid, or for any uuid of a tablet server, which never takes over another's
-    promises; ALREADY_EXISTS for a directory that has an identity or is not empty.
+    Raft state; ALREADY_EXISTS for a directory that has an identity or is not empty.
     """
     if uuid and not is_uuid(uuid):
         raise Refused(Code.INVALID_ARGUMENT, "a uuid is 32 hexadecimal digits in lower case", uuid=uuid)

@@ -79,7 +79,7 @@ def check_directory(
     ]
     for tablet in tablets:
         if instance is not None and tablet.cmeta is not None and tablet.cmeta.uuid != instance.uuid:
-            tablet.error(f"{CMETA}/{tablet.tablet_id}", f"it holds the promises of server {tablet.cmeta.uuid}")
+            tablet.error(f"{CMETA}/{tablet.tablet_id}", f"it holds term and vote of server {tablet.cmeta.uuid}")
     known = {t.tablet_id for t in tablets}
     for name in disk.listdir(CMETA):
         if name not in known:
@@ -124,7 +124,7 @@ def _look_for_orphans(disk: Disk, view: DirectoryView, lost: str) -> None:
 
 
 def _refusal_of_start(disk: Disk, instance: Instance | None) -> Corruption | None:
-    """Return the error with which a start refuses the folders of promises; None if it takes them, or has no
+    """Return the error with which a start refuses RAFT_FOLDERS; None if it takes them, or has no
     identity."""
     if instance is None:
         return None
@@ -150,7 +150,7 @@ def remove_orphans(disk: Disk) -> list[str]:
     """Remove the files in `data/` that no superblock names; returns the removed paths. Corruption if anything may name
     them.
 
-    Refused(ILLEGAL_STATE) if the identity is missing, or a start would refuse the folders of promises: a disk is lost
+    Refused(ILLEGAL_STATE) if the identity is missing, or a start would refuse RAFT_FOLDERS: a disk is lost
     then, or not mounted, and every block would be an orphan.
     """
     instance = read_instance(disk)

@@ -1,7 +1,7 @@
 """Makes one replica on a stopped server a tombstone, erases it, or copies it anew from a live server. Offline.
 
 The caller holds the directory's lock. The rules are the server's own: what it would do at its start is done first, and
-a deletion and a copy have the server's six steps. The promises of a tablet outlive everything here but `erase`.
+a deletion and a copy have the server's six steps. Term, vote and last logged OpId outlive everything here but `erase`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
 
     Consensus metadata that do not read back stay as they are: no replica votes by them. A tombstone is returned as it
     is. Refused TABLET_NOT_FOUND; Corruption if the superblock cannot be read: what it
-    promised is then not known, and only `erase` removes it.
+    acknowledged is then not known, and only `erase` removes it.
     """
     superblock = settle_at_startup(disk, Superblock.load(disk, tablet_id))
     if superblock.data_state is DataState.DELETED:
@@ -55,7 +55,7 @@ def last_logged_of(disk: Disk, superblock: Superblock) -> LastLogged:
     """Return the last OpId that a replica at rest may have acknowledged; a log's torn end is cut, as at a start.
 
     For a log that cannot be read it is a lower bound (`last_of_unopened`), which is lower still if the consensus
-    metadata cannot be read either. LaterFormat if a later build wrote them, because then their promises are unknown.
+    metadata cannot be read either. LaterFormat if a later build wrote them, because then term and vote are unknown.
     """
     if superblock.data_state is not DataState.READY:
         return LastLogged(superblock.last_logged or ZERO_OPID, superblock.last_logged_known)
@@ -72,12 +72,12 @@ def last_logged_of(disk: Disk, superblock: Superblock) -> LastLogged:
 
 
 def erase(disk: Disk, tablet_id: str) -> list[str]:
-    """Remove all files of one tablet, promises included, although the uuid goes on; returns the removed paths, sorted.
+    """Remove all files of one tablet, term and vote included, although the uuid goes on; returns the sorted paths.
 
     Unsafe: the server may vote twice in one term and forget what it acknowledged. Blocks that another superblock names
     stay; if a superblock cannot be read, all blocks stay, and a later start sweeps those without a name. The consensus
-    metadata are removed last, so that after an interruption the promises still hold. A master without its catalog needs
-    a copy of it before it starts again. Refused TABLET_NOT_FOUND if there is no file.
+    metadata are removed last, so that after an interruption the vote is not forgotten. A master without its catalog
+    needs a copy of it before it starts again. Refused TABLET_NOT_FOUND if there is no file.
     """
     places = [superblock_path(tablet_id), path_of(tablet_id), wal_folder(tablet_id)]
     if not any(disk.exists(p) for p in places):
@@ -122,7 +122,7 @@ def copy_replica(
 ) -> Superblock:
     """Copy a tablet from `source` into the directory of server `uuid`: COPY.1 to COPY.5, as its server would.
 
-    `vote_floor`: the uuid's promises are not in this directory; it abstains from votes in all terms up to that and the
+    `vote_floor`: the uuid's votes are not in this directory; it abstains from votes in all terms up to that and the
     source's. The source must lead, unless `allow_leaderless`, and hold everything that this directory acknowledged.
     Consensus metadata that are lost or unreadable are replaced as by a server (`ConsensusMeta.adopt`), which never
     again votes in a term up to the source's. Then the source must lead in any case, because another one may not know
@@ -170,7 +170,7 @@ def copy_replica(
         copied = copy.run()
     except Refused as refusal:
         if lost and allow_leaderless and refusal.code is Code.NOT_LEADER:
-            what = "what this server promised is not here, or cannot be read: then a copy comes from the leader only"
+            what = "term and vote of this server are not here, or unreadable: then a copy comes from the leader only"
             raise Refused(Code.NOT_LEADER, what, tablet=tablet_id, server=uuid) from refusal
         raise
     ReplayWatch(disk).forget(tablet_id)

@@ -1,6 +1,6 @@
 """Plans the recovery of tablets whose majority is lost for good: a pure function from evidence to a plan.
 
-No promise holds for such a tablet any more [kudu raft-config-change, "Catastrophe"]: the plan keeps what one survivor
+No guarantee holds for such a tablet any more [kudu raft-config-change, "Catastrophe"]: the plan keeps what one survivor
 has, lists what may be missing, and begins a new generation of the group with the survivor.
 """
 
@@ -47,7 +47,7 @@ class Why(StrEnum):
     REPLICA = "REPLICA"
     """It cannot be replaced by an empty tablet: a running server holds rows of it."""
     TARGET = "TARGET"
-    """A server that is to receive a copy has acknowledged more than the survivor has, or its promises are unknown."""
+    """A server that is to receive a copy has acknowledged more than the survivor has, or its files cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ def decide(
     receiving = [r for r in replicas if r.server_uuid in named]
     for replica in receiving:
         if replica.unreadable:
-            what = f"what {replica.server_uuid} promised cannot be read ({replica.problem})"
+            what = f"what {replica.server_uuid} acknowledged cannot be read ({replica.problem})"
             return left(Why.TARGET, f"{what}: copy to another server")
         if _known(replica) > best.last:
             what = f"{replica.server_uuid} once knew of {_known(replica)}, the survivor ends at {best.last}"

@@ -52,7 +52,7 @@ class TabletFiles:
         return sum(n for b in (self.superblock.blocks if self.superblock else ()) for _, n, _ in b.files)
 
     def error(self, path: str, what: object) -> None:
-        """Note a defect that stops this replica, or makes it forget promises."""
+        """Note a defect that stops this replica, or makes it forget a vote or acknowledged entries."""
         self.findings.append(FileFinding(severity=Severity.ERROR, path=path, what=str(what), tablet_id=self.tablet_id))
 
     def warn(self, path: str, what: object) -> None:

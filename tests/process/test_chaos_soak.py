@@ -20,12 +20,13 @@ SECONDS = float(os.environ.get("NYALA_SOAK_SECONDS", "40"))
 
 
 def test_soak_of_mixed_trouble_ends_with_every_row_right_and_nothing_left_behind(tmp_path: Path) -> None:
-    """CN-26. Goal: `nyala demo --chaos` as typed; promises 1, 5 and 7 while servers and the master are killed, paused,
-    stopped and wiped, a block goes bad at rest, and replicas are added, removed and moved (V1 to V6, V8). Method: one
-    seed of `infra/chaos`, whose verifiers `test_chaos_rules.py` shows to notice planted faults; a red run says its seed
-    and keeps its folder. The kinds come in the seed's order, as far as the time goes: each waits until the cluster
-    allows it, so a slow machine sees fewer of them; the long form demands all. Demanded here, and waited for on any
-    machine: members changed, a block went bad and something else was taken away; and people and a program are told."""
+    """CN-26. Goal: `nyala demo --chaos` as typed; guarantees 1, 5 and 7 while servers and the master are killed,
+    paused, stopped and wiped, a block goes bad at rest, and replicas are added, removed and moved (V1 to V6, V8).
+    Method: one seed of `infra/chaos`, whose verifiers `test_chaos_rules.py` shows to notice planted faults; a red run
+    says its seed and keeps its folder. The kinds come in the seed's order, as far as the time goes: each waits until
+    the cluster allows it, so a slow machine sees fewer of them; the long form demands all. Demanded here, and waited
+    for on any machine: members changed, a block went bad and something else was taken away; and people and a program
+    are told."""
     print(f"again: NYALA_SOAK_SEED={SEED}; logs and data are in {tmp_path}")
     command = [str(Path(sys.executable).with_name("nyala")), "demo", "--chaos", "--json"]
     command += ["--minutes", f"{SECONDS / 60:.3f}", "--seed", str(SEED), "--dir", str(tmp_path)]

@@ -355,7 +355,7 @@ def _caller_left(task: asyncio.Task[object]) -> None:
 
 
 def _metadata(disk: Disk, uuid: str, first: RaftConfig) -> ConsensusMeta:
-    """The catalog's consensus metadata. Made only before the superblock, so that no promise is ever forgotten."""
+    """The catalog's consensus metadata. Made only before the superblock, so that no vote is ever forgotten."""
     if ConsensusMeta.exists(disk, CATALOG_ID):
         return ConsensusMeta.load(disk, CATALOG_ID)
     if Superblock.exists(disk, CATALOG_ID):

@@ -1,7 +1,7 @@
 """A new master joins the group of running masters: it waits until they have added it, and copies the catalog.
 
 The new master asks; nobody can tell it to copy. It believes the addresses of its option `--join`, and those that they
-name. It makes no promise before the catalog is here: until then every message of the group is dropped.
+name. It does not vote or acknowledge before the catalog is here: until then every message of the group is dropped.
 """
 
 from __future__ import annotations

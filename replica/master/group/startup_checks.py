@@ -16,7 +16,7 @@ from ..catalog.catalog import CATALOG_ID
 
 
 def has_taken_part(instance: Instance) -> bool:
-    """Whether the uuid of a directory without a catalog has taken part in a group before, and so made promises."""
+    """Whether the uuid of a directory without a catalog has taken part in a group before, and so may have voted."""
     return instance.inherited or bool(instance.cluster_id)
 
 
@@ -26,12 +26,12 @@ def has_catalog(disk: Disk) -> bool:
 
 
 def need_catalog(disk: Disk, instance: Instance, *, joins: bool = False) -> None:
-    """Refused NOT_READY if this directory lacks the promises of its uuid: the uuid was inherited, or a copy did not
-    end. A new master that joins (`joins`) has promised nothing before its copy ends, and begins the copy anew."""
+    """Refused NOT_READY if this directory lacks the Raft state of its uuid: the uuid was inherited, or a copy did not
+    end. A new master that joins (`joins`) has not voted before its copy ends, and begins the copy anew."""
     if not Superblock.exists(disk, CATALOG_ID):
         if has_taken_part(instance):
             what = (
-                "this directory has nothing of what its uuid has promised, because it took that of a master that it "
+                "this directory lacks the term, vote and log of its uuid, because it took that of a master that it "
                 "replaces, or lost its catalog: copy it from the leading master, `nyala master copy-from`, or put the "
                 "files back from a backup if this is the only one; nothing was started"
             )

@@ -1,7 +1,7 @@
 """Which directory a master's uuid belongs to, after another directory has taken the uuid over.
 
 In [kudu master permanent failure, "Design proposal", step 3] the operator must make sure that a replaced master never
-comes back. Here it may come back: the others refuse its messages, because another directory keeps its promises now.
+comes back. Here it may come back: the others refuse its messages, because another directory keeps its votes now.
 Before the catalog is copied to a directory, the directory takes over the uuid: the leader commits the number of this
 takeover, and the directory stores the number and sends it.
 """

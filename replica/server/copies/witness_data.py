@@ -129,7 +129,7 @@ class WitnessDataJobs:
         await when(lambda done: replica.wait_applied(flushed.index, done), LOG_WAIT_S, "the witness's log")
 
     async def swap(self, hosted: HostedTablet, job: CopyJob, whole: Superblock) -> None:
-        """Stop the witness, make `whole` its superblock, start the replica. Its log and its promises stay.
+        """Stop the witness, make `whole` its superblock, start the replica. Its log, term and vote stay.
 
         Refused if the witness should no longer get rows, or if the disk has no room for the superblock; then the
         witness goes on.

@@ -1,7 +1,7 @@
 """Finds masters that are not in `--masters`, and that another master names.
 
 The server's directory remembers where the masters are, because those of `--masters` may have been replaced. The file
-has one address on each line, and promises nothing: a server without it asks the masters of `--masters`.
+has one address on each line, and may be lost: a server without it asks the masters of `--masters`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[A
 
 def read_known_masters(disk: Disk) -> tuple[Address, ...]:
     """The addresses that the leading master named last, at most `limits.MASTER_ADDRESSES_MAX`; none without a file that
-    can be read: it promises nothing. Lines that are no address are left out."""
+    can be read. Lines that are no address are left out."""
     try:
         lines = disk.read(KNOWN_MASTERS).decode("ascii", errors="replace").splitlines()
     except FileNotFoundError:

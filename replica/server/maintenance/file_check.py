@@ -29,7 +29,7 @@ class FileChecker:
     """
 
     def __init__(self, manager: TabletManager, check_folders: Callable[[], None] = lambda: None) -> None:
-        """`check_folders` raises DiskFailure if a folder of promises is not the one that the process began with."""
+        """`check_folders` raises DiskFailure if one of RAFT_FOLDERS is not the one that the process began with."""
         self._manager = manager
         self._check_folders = check_folders
         self.repaired = 0

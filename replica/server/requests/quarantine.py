@@ -47,7 +47,7 @@ async def quarantine_list(
 async def quarantine_purge(
     manager: TabletManager, tablet_id: str, deadline: RequestDeadline
 ) -> pb.PurgeQuarantineReply:
-    """Purge one tablet's quarantines; the tombstone, if it is one, keeps its promises.
+    """Purge one tablet's quarantines; the tombstone, if it is one, keeps its term, vote and last logged OpId.
 
     At most QUARANTINE_PURGED_MAX files and folders are removed; the reply says how many are left to another purge. If
     the caller leaves, the purge ends soon, and the tablet stays in transition until then. Refused TABLET_NOT_FOUND for

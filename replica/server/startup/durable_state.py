@@ -1,4 +1,4 @@
-"""Checks that a server's directory still has the files with the server's promises."""
+"""Checks that a server's directory still has the files with the server's Raft state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nyala.replica.types import Corruption, DataState, Disk
 
 
 def check_durable_state(disk: Disk, instance: Instance) -> None:
-    """Raise Corruption if this server has lost its promises: its folder of superblocks, metadata or logs is empty.
+    """Raise Corruption if this server has lost Raft state: its folder of superblocks, metadata or logs is empty.
 
     An unmounted or a new disk looks like that. A single missing file concerns its own replica only, also the last one
     of a folder, which still has this server's mark then. A creation that was cut off leaves metadata and an empty log,

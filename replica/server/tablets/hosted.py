@@ -144,7 +144,7 @@ class HostedTablet:
 
     @property
     def term(self) -> int:
-        """The term that this server promised for the tablet."""
+        """This server's term for the tablet."""
         if self.replica is not None:
             return self.replica.term
         return self.cmeta.term if self.cmeta is not None else 0

@@ -320,8 +320,8 @@ class TabletManager:
         """Create a tablet with `config` as its first config; a repeated call changes nothing.
 
         Once begun it goes on when its caller is cancelled: a repeated call must not meet files half written. Refused
-        ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that made
-        promises comes back through a tablet copy only.
+        ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that
+        voted comes back through a tablet copy only.
         """
         return await self._later.finish(self._create(superblock, config, campaign=campaign))
 

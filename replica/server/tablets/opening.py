@@ -127,7 +127,7 @@ def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConf
     tablet_id = superblock.tablet_id
     if Superblock.exists(disk, tablet_id) or was_here(disk, tablet_id):
         what = (
-            "files of a replica of this tablet are here, which may have promises and rows, and this server did not "
+            "files of a replica of this tablet are here, which may have votes and rows, and this server did not "
             "find its superblock when it started: let the tablet be copied here, or restart the server if "
             f"{superblock_path(tablet_id)} was put back"
         )

@@ -235,7 +235,7 @@ def test_orders_unknown_tablets_are_never_deleted() -> None:
 def test_orders_a_replica_goes_only_if_a_later_committed_config_leaves_it_out(
     own: RaftConfig | None, newest: RaftConfig, expected: list[str]
 ) -> None:
-    """CC-29. Goal: scenario 77 and promise 7. Method: A reports `own`, B reports `newest`; the order carries its
+    """CC-29. Goal: scenario 77 and guarantee 7. Method: A reports `own`, B reports `newest`; the order carries its
     position."""
     m = Masters()
     m.form()

@@ -97,7 +97,7 @@ def test_append_during_replay_is_answered_not_ready_and_by_term_first() -> None:
 
 
 def test_entry_that_cannot_be_applied_fails_that_replica_and_no_other() -> None:
-    """Goal: promise 6. Method: poison one follower's state machine at the next index; the group goes on."""
+    """Goal: guarantee 6. Method: poison one follower's state machine at the next index; the group goes on."""
     cluster = SimCluster(4)
     for node in cluster.nodes.values():
         ConsensusMeta.load(node.disk, TABLET).save_hard_state(5, None)  # so that there is an earlier leader

@@ -71,7 +71,7 @@ def test_read_barrier_at_a_leader_that_was_stopped_is_not_served_by_its_lease() 
 
 
 def test_snapshot_served_by_a_leader_is_the_same_after_failover_to_a_slow_clock() -> None:
-    """CN-24. Goal: promise 5. Method: the leader's clock is 0.4 s ahead; after its snapshot another leads and
+    """CN-24. Goal: guarantee 5. Method: the leader's clock is 0.4 s ahead; after its snapshot another leads and
     writes."""
     cluster = SimCluster(3, skew_us_max=0)
     cluster.nodes["a"].clock.skew_us = 400_000

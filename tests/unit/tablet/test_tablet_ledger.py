@@ -154,7 +154,7 @@ def test_ledger_full_of_errors_refuses_instead_of_forgetting(monkeypatch: pytest
 
 
 def test_ledger_remembers_a_micro_batch_of_nothing_but_duplicates() -> None:
-    """Goal: promise 3: no number of bad records in one micro-batch stops the pipeline. Method: 20,000 inserts of
+    """Goal: guarantee 3: no number of bad records in one micro-batch stops the pipeline. Method: 20,000 inserts of
     present keys without an advance of `done`: all applied, and replayed from the start with every error again, also
     after a flush and a restart. They are one run of errors, which takes as much for any number of them."""
     disk, tablet = _tablet()

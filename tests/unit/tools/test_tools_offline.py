@@ -183,7 +183,7 @@ def test_older_metadata_beside_a_newer_log_is_an_error() -> None:
     assert any("term 1 is below the log's, 4" in e for e in errors(check_directory(disk)))
     disk.remove(path_of(TABLET))
     ConsensusMeta.create(disk, TABLET, TARGET_UUID, RestingReplica(new_disk()).cmeta.committed_config, 9)
-    assert any(f"promises of server {TARGET_UUID}" in e for e in errors(check_directory(disk)))
+    assert any(f"term and vote of server {TARGET_UUID}" in e for e in errors(check_directory(disk)))
 
 
 def test_untidiness_is_a_warning_and_only_orphans_are_removed_on_demand() -> None:
