@@ -24,7 +24,7 @@ from .owner import is_dead
 from .task import Position
 from .topics import TopicIdentity
 
-LOOK_AGAIN_S = 1.0
+POLL_S = 1.0
 RELEASE_TIMEOUT_S = 5.0
 """The time to release the lease when the query ends, because a stop must not wait for masters that do not answer."""
 
@@ -71,7 +71,7 @@ class SourceLease:
                     for p in known
                 )
                 # A dead query's lease ends by itself, a live one's is renewed.
-                if renewed or time.monotonic() > deadline or stopping.wait(LOOK_AGAIN_S):
+                if renewed or time.monotonic() > deadline or stopping.wait(POLL_S):
                     raise
         self.positions = {p.source.kafka_partition: Position(p.generation, p.done) for p in opened.positions}
 

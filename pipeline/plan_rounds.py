@@ -15,7 +15,7 @@ from nyala.schemas import to_avro
 
 from .arguments import add_kafka_options, count, parsed, seconds
 from .errors import QueryInterrupted, QueryRefused
-from .rebalance import LOOK_AGAIN_S, Plan, RebalanceOptions, Rebalancer, all_done, describe, summary
+from .rebalance import POLL_S, Plan, RebalanceOptions, Rebalancer, all_done, describe, summary
 from .session import spark_session
 
 
@@ -96,7 +96,7 @@ def run_rounds(parser: argparse.ArgumentParser, options: Callable[[argparse.Name
         state: dict[str, str] = {}
         for _ in range(given.rounds_max):
             if not all_done(state.values()):
-                time.sleep(LOOK_AGAIN_S)
+                time.sleep(POLL_S)
             settle_s = deadline - time.monotonic() if given.rounds_max > 1 else 0.0
             plan = rebalancer.plan_when_settled(settle_s, (lambda _: None) if given.json else say)
             state = _carry_out(rebalancer, plan, given, max(0.0, deadline - time.monotonic()))

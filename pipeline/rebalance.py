@@ -56,7 +56,7 @@ from .topics import Topics
 _log = logging.getLogger("nyala.pipeline")
 OUTCOMES_PER_POLL = 500
 T = TypeVar("T", Outcome, Report)
-LOOK_AGAIN_S = 1.0
+POLL_S = 1.0
 """The seconds between two readings of the reports while tablets have to settle first."""
 _NEWEST = "key binary, value binary, kafka_offset bigint"
 
@@ -286,7 +286,7 @@ class Rebalancer:
             if not inputs.passing or time.monotonic() >= deadline:
                 topic = self._options.topic_prefix + kafka_topics.REPORTS
                 raise QueryRefused(f"nothing was planned of topic {topic} and nothing proposed: {inputs.lacks}")
-            time.sleep(LOOK_AGAIN_S)
+            time.sleep(POLL_S)
 
     def plan_when_settled(self, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> Plan:
         """Plan as `plan` does, repeated while no move is possible only because tablets are not settled, until
@@ -297,7 +297,7 @@ class Rebalancer:
             if not told:
                 tell(left_alone(plan))
             told = True
-            time.sleep(LOOK_AGAIN_S)
+            time.sleep(POLL_S)
         return plan
 
     def propose(self, plan: Plan) -> None:

@@ -80,8 +80,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         file="pipeline/lease.py",
         function="SourceLease.open",
-        before="if renewed or time.monotonic() > deadline or stopping.wait(LOOK_AGAIN_S):",
-        after="if renewed or time.monotonic() >= deadline or stopping.wait(LOOK_AGAIN_S):",
+        before="if renewed or time.monotonic() > deadline or stopping.wait(POLL_S):",
+        after="if renewed or time.monotonic() >= deadline or stopping.wait(POLL_S):",
         reason="They differ at a single reading of the clock.",
     ),
     Equivalent(

@@ -446,8 +446,8 @@ MUTANTS = (
         ),
         file="pipeline/lease.py",
         function="SourceLease.open",
-        before="if renewed or time.monotonic() > deadline or stopping.wait(LOOK_AGAIN_S):",
-        after="if time.monotonic() > deadline or stopping.wait(LOOK_AGAIN_S):",
+        before="if renewed or time.monotonic() > deadline or stopping.wait(POLL_S):",
+        after="if time.monotonic() > deadline or stopping.wait(POLL_S):",
     ),
     Mutant(
         name="lease release names no source",

@@ -380,7 +380,7 @@ def test_lease_is_waited_for_until_it_runs_out_or_is_seen_to_be_renewed(
     """Goal: a run waits for a lease of another machine until it expires, ends when the owner renews it, and ends when
     it is stopped. Method: an owner that renews under the third look; one whose lease ends under it; a query that was
     told to stop. The topic's other partition is nobody's."""
-    monkeypatch.setattr(lease, "LOOK_AGAIN_S", 0.001)
+    monkeypatch.setattr(lease, "POLL_S", 0.001)
     looks: list[int] = []
     open_as(world, "earlier", partitions=(1,)).release()
     owner = open_as(world, ELSEWHERE)
@@ -421,7 +421,7 @@ def test_lease_of_a_dead_run_that_another_query_released_first_is_taken(
 ) -> None:
     """Goal: two queries that find one dead owner do not end each other. Method: the lease is given back between this
     one's look and its own try; and masters that refuse for another reason are heard."""
-    monkeypatch.setattr(lease, "LOOK_AGAIN_S", 0.001)
+    monkeypatch.setattr(lease, "POLL_S", 0.001)
     me = this_process()
     dead = new_owner_run(ProcessPlace(me.machine, me.pid, me.start - 1))
     owner = open_as(world, dead)

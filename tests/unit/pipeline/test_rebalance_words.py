@@ -55,7 +55,7 @@ def test_a_plan_waits_for_its_inputs_and_is_refused_without_them(monkeypatch: py
     """Goal: no plan says "nothing to move" because reports are missing or old, and a job right after a master's start
     waits for them. Method: readings without a record, with one of two, and with both: planned, with the ages. Then no
     time to wait: refused. Then two clusters, which no wait mends: refused at once."""
-    monkeypatch.setattr("nyala.pipeline.rebalance.LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr("nyala.pipeline.rebalance.POLL_S", 0.0)
     both = [server("a", 1), server("b", 100)]
     plan = Told([], both[:1], both).plan()
     assert [round(age) for age in plan.ages_s] == [1, 100]
