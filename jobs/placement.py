@@ -1,7 +1,7 @@
 """Compute places for replicas and propose the moves there: run under spark-submit. `run_rounds` gives the exit status.
 
-The rebalance job evens the whole cluster out. This one does what is asked: replicas lost with their servers, servers to
-empty, locations in which replicas are crowded, or the replicas of single tables.
+The rebalance job evens the whole cluster out. This one plans only for what its options name: replicas lost with their
+servers, servers to empty, locations in which replicas are crowded, or the replicas of single tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nyala.pipeline.plan_rounds import plan_parser, run_rounds
 
 def options_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = plan_parser("placement", "reports -> places for what is asked -> proposals")
+    parser = plan_parser("placement", "reports -> a plan for the replicas that the options choose -> proposals")
     parser.add_argument(
         "--table",
         action="append",

@@ -104,8 +104,8 @@ class IngestOptions:
         for name in self.kafka:
             if name.lower() in RESERVED_KAFKA_OPTIONS:
                 raise QueryRefused(
-                    f"option {name} cannot be set: exactly-once needs one task for each Kafka partition, and offsets "
-                    "come from the catalog"
+                    f"option {name} cannot be set, leave it out: exactly-once needs one task for each Kafka partition, "
+                    "and offsets come from the catalog"
                 )
 
 
@@ -205,8 +205,8 @@ class IngestQuery:
         own = self._checkpoint.own()
         if own.get("topic_id", self._topic.topic_id) != self._topic.topic_id:
             raise QueryRefused(
-                f"checkpoint {options.checkpoint} is of another life of topic {topic} (id {own['topic_id']}, now "
-                f"{self._topic.topic_id}): to read the new topic, remove the checkpoint and run "
+                f"checkpoint {options.checkpoint} is of another topic {topic} (id {own['topic_id']}, now "
+                f"{self._topic.topic_id}); nothing was read: to read the new topic, remove the checkpoint and run "
                 f"`{reset_to_new_topic(options.table, topic)}`"
             )
         lease = self._lease = SourceLease(self._client, self._table, self._topic, options.owner_run, options.lease_s)
@@ -234,8 +234,8 @@ class IngestQuery:
         """The request to the catalog: each partition with its first offset by the checkpoint, or else by the topic."""
         topic = self._topic
         at = self._checkpoint.next_offsets(topic.topic)
-        # Later partitions of a topic are read completely: `latest` concerns the begin of this source, not of
-        # partitions.
+        # `latest` counts only while the catalog knows no partition of this topic. Partitions that are added later are
+        # read from their first record.
         latest = self._options.starting == "latest" and not lease.known_partitions()
         initial = self._topics.offsets(topic.topic, topic.partitions, latest=latest)
         opens = []

@@ -25,6 +25,7 @@ from .task import Position
 from .topics import TopicIdentity
 
 POLL_S = 1.0
+"""The time between two attempts to take sources that another run owns."""
 RELEASE_TIMEOUT_S = 5.0
 """The time to release the lease when the query ends, because a stop must not wait for masters that do not answer."""
 
@@ -138,7 +139,7 @@ class SourceLease:
 
     def _dropped(self) -> QueryRefused:
         return QueryRefused(
-            f"table {self.table.name} (id {self.table.table_id}) was dropped under the query: nothing more is "
+            f"table {self.table.name} (id {self.table.table_id}) was dropped while the query ran: nothing more is "
             "written. To feed the table that has the name now, if there is one, delete the checkpoint and start again"
         )
 

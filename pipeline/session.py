@@ -80,6 +80,6 @@ def interrupted_in_order(spark: Any, stopping: threading.Event) -> Iterator[None
         try:
             spark.sparkContext._jvm.java.lang.System.nanoTime()
         except Exception:  # noqa: BLE001 - whatever a broken gateway raises
-            raise QueryRefused("Spark has ended under the query: start the job again") from error
+            raise QueryRefused("Spark ended while the query ran: start the job again") from error
         if not stopping.is_set():
             raise

@@ -54,7 +54,7 @@ def grown_text(topic: str, had: int, has: int) -> str:
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """One life of a topic: a recreated topic has another id, a grown one another number of partitions."""
+    """A topic from its creation to its deletion: a recreated one has another id, a grown one more partitions."""
 
     cluster_id: str
     topic: str
@@ -113,8 +113,8 @@ class Topics:
         now = self._identity(expected.topic)
         if now is None:
             raise QueryRefused(
-                f"topic {expected.topic} (id {expected.topic_id}) was deleted under the query: what was not read is "
-                "gone. To go on in a new topic of its name, create it, remove this query's checkpoint and run "
+                f"topic {expected.topic} (id {expected.topic_id}) was deleted while the query ran: what was not read "
+                "is gone. To go on in a new topic of its name, create it, remove this query's checkpoint and run "
                 f"`{reset_to_new_topic(table, expected.topic)}`"
             )
         if now.cluster_id != expected.cluster_id:

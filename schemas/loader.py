@@ -36,7 +36,10 @@ _NO_SCHEMA = (SchemaParseException, ValueError, LookupError, TypeError, Attribut
 
 
 class UnsupportedFrame(ValueError):
-    """The bytes are whole and a later build wrote them: this build cannot read them, but nothing is damaged."""
+    """A framed file has a format version or a feature that this build does not support; nothing is damaged.
+
+    The codec does not know whose file it is. The reader of the file turns this into `LaterFormat` of `replica.types` (a
+    replica fails) or into a refusal to start."""
 
 
 @cache

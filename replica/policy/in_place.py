@@ -12,8 +12,9 @@ from .placement import replacements_for, replica_load
 from .views import Caps, ClusterView, Health, TabletView
 
 ORDER_REPEATED_US = 10_000_000
+"""How long the masters repeat the order of one copy in place."""
 ORDER_AGAIN_US = 120_000_000
-"""How long the order to renew a replica is repeated, and how long after its first order the next one may be sent."""
+"""How long after the first such order of a replica the next one may be sent."""
 _NEVER_US = 1 << 62
 
 
@@ -40,9 +41,9 @@ def copies_in_place(
 
     A server gets as many at a time as copies of moves, and none while copies into it fail. So a bad folder of blocks
     costs it the files of a few replicas, not of all, and its quarantine does not grow. `ages_us`, by server and tablet:
-    how long ago the last order of a renewal was first sent. A renewal that did not help holds a slot of its server, and
-    of no other one, until ORDER_AGAIN_US; then it queues after those that wait.
-    `load`: the replicas of each server, if the view lacks tablets that are neither `damaged` nor `without_replica`.
+    how long ago the last order of a copy in place was first sent. A copy that did not help holds a slot of its server,
+    and of no other one, until ORDER_AGAIN_US; then it queues after those that wait. `load`: the replicas of each
+    server, if the view lacks tablets that are neither `damaged` nor `without_replica`.
     """
     caps, ages_us = caps or Caps(), ages_us or {}
     load = replica_load(view) if load is None else load

@@ -29,7 +29,7 @@ _Kind = tuple[bool, bool, tuple[str, ...]]
 
 
 def _kind(server: ServerView, bytes_wanted: int = 0) -> _Kind:
-    """What servers have in common that differ in their loads alone."""
+    """Return what placement compares first; servers of equal kind are chosen by their loads alone."""
     return server.avoided, server.nearly_full(bytes_wanted), server.places
 
 
@@ -62,14 +62,15 @@ def place_tablets(
 
     Each replica goes to a server of the best kind without one of the tablet: where the fewest of these tablets are,
     then to the least loaded. The cost of a replica grows with the number of kinds (locations), and hardly with that of
-    servers: those of a kind are on a heap. Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers are alive,
-    or if they have no room for them all.
+    servers: those of a kind are on a heap. Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers may get
+    replicas, or if they have no room for them all.
     """
     alive = {s.uuid: s for s in servers if s.takes_replicas}
     if len(alive) < replicas:
         raise Refused(
             Code.INVALID_ARGUMENT,
-            f"{replicas} replicas need as many live tablet servers",
+            f"{replicas} replicas need as many live tablet servers that are neither retired nor under maintenance; "
+            "nothing was changed: start or add servers, or ask for fewer replicas",
             alive=len(alive),
             replicas=replicas,
         )
@@ -108,8 +109,7 @@ def place_tablets(
 
 
 def replacements_for(view: ClusterView, tablet: TabletView, load: Mapping[str, int]) -> list[ServerView]:
-    """Return the servers for a replacement replica of `tablet`, the best first; empty if every live server has a
-    replica.
+    """Return the servers for a replacement replica of `tablet`, the best first; empty if there is none.
 
     They differ in their loads alone: if the first is busy with copies, the next one gets the replica. Servers in a
     worse location are left out, because a replica that was copied there would stay there.

@@ -178,7 +178,9 @@ class Corruption(ReplicaError):
 
 
 class LaterFormat(Corruption):
-    """The bytes were written by a later build: they may be whole, and the build that wrote them can go on with them."""
+    """A later build wrote a replica's file: the replica fails, and the build that wrote it can go on with it.
+
+    For a framed file it follows from `UnsupportedFrame` of `schemas`; logs and configs raise it themselves."""
 
     copy_heals = False
 

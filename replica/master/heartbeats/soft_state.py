@@ -381,7 +381,7 @@ class SoftState:
         self.copy_orders = {k: v for k, v in wanted.items() if now_us - self._ordered_us[k] < ORDER_REPEATED_US}
 
     def copy_order_ages(self, now_us: int) -> dict[tuple[str, str], int]:
-        """The age of the last order to renew each replica; kept while the replica is damaged."""
+        """The age of the last order of a copy in place of each replica; kept while the replica is damaged."""
         self._ordered_us = {
             (uuid, tablet_id): at
             for (uuid, tablet_id), at in self._ordered_us.items()

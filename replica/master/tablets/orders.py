@@ -1,4 +1,4 @@
-"""The orders in the reply to a server's heartbeat: create a replica, delete one, renew one. Derived anew each time."""
+"""The orders in a reply to a heartbeat: create a replica, delete one, copy one in place. Derived anew each time."""
 
 from __future__ import annotations
 

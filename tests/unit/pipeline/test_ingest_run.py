@@ -83,7 +83,7 @@ def test_reading_begins_where_the_catalog_is_done_and_skips_no_partition(world: 
     ("own", "refusal"),
     [
         ({"table_id": "dropped"}, "checkpoint belongs to a table that was dropped"),
-        ({"topic_id": "earlier"}, "is of another life of topic writes.flights .id earlier, now first"),
+        ({"topic_id": "earlier"}, "is of another topic writes.flights .id earlier, now first"),
     ],
 )
 def test_checkpoint_of_another_table_or_topic_is_refused_before_anything_is_read(
@@ -449,7 +449,7 @@ def test_lease_of_a_table_that_was_dropped_ends_the_query_with_what_to_do(world:
     world.masters.table = replace(world.masters.table, table_id="f" * 32)
     taken = open_as(world, "mine")
     with pytest.raises(
-        QueryRefused, match=r"table flights .id ffff.*was dropped under the query.*delete the checkpoint"
+        QueryRefused, match=r"table flights .id ffff.*was dropped while the query ran.*delete the checkpoint"
     ):
         taken.advance({0: 5})
     lost: list[QueryRefused] = []

@@ -44,7 +44,7 @@ def test_copies_in_place_count_the_replicas_that_the_view_leaves_out() -> None:
     replica; it has none in the view, and the loads that come with it name one."""
     view = ClusterView(servers=servers("abcd", d={"tablets_max": 1}), tablets=(damaged(),))
     assert copies_in_place(view) == []
-    assert [renewal.uuid for renewal in copies_in_place(view, load={"d": 1})] == ["c"]
+    assert [each.uuid for each in copies_in_place(view, load={"d": 1})] == ["c"]
 
 
 OTHERS_IN_DOUBT = {
