@@ -62,7 +62,9 @@ class Leader:
         self._index = 0
         self._queue: list[Future[Any]] = []
         here = Address("127.0.0.1", 1)
-        locator = SimpleNamespace(version=lambda table: 1, leader=lambda tablet: ("u", here), worked=lambda *_: None)
+        locator = SimpleNamespace(
+            version=lambda table: 1, leader=lambda tablet: ("u", here), leader_answered=lambda *_: None
+        )
         stub = SimpleNamespace(Write=self)
         channels = SimpleNamespace(
             small_writes=lambda address: SimpleNamespace(begin=lambda *_: None), tablet_server=lambda address: stub

@@ -211,7 +211,9 @@ def test_small_write_does_not_overtake_a_call_before_it(peer: Peer, writes: Smal
         return answer
 
     here = Address("127.0.0.1", 1)
-    locator = SimpleNamespace(version=lambda table: 1, leader=lambda tablet: ("u", here), worked=lambda *_: None)
+    locator = SimpleNamespace(
+        version=lambda table: 1, leader=lambda tablet: ("u", here), leader_answered=lambda *_: None
+    )
     stub = SimpleNamespace(Write=SimpleNamespace(future=call))
     channels = SimpleNamespace(small_writes=lambda address: writes, tablet_server=lambda address: stub)
     made: Any = SimpleNamespace(
