@@ -34,7 +34,9 @@ WAIT_TIMES = 10.0
 """The same for real time, of all tests of a mutant together, for what waits for ever."""
 ALONE_S = 3600.0
 """Both limits of what runs without a mutant."""
-MEMORY_BYTES = 3 << 30
+MEMORY_BYTES, STACK_BYTES = 4 << 30, 2 << 20
+"""What a child may have in all, and for the stack of each thread: a test of two servers has some 300 threads, and the
+kernel counts all of a stack from its start on."""
 
 
 Unit = tuple[str, tuple[str, int]]
@@ -102,8 +104,8 @@ class Forks:
     def _imported_from(self, file: str) -> str:
         return next(path for path, found in self._paths.items() if found == file)
 
-    def seen(self, *, traced: bool = True) -> Iterator[tuple[str, Seen]]:
-        """Each test with what it took and, if `traced`, ran; those of one file in one child."""
+    def seen(self, wait_s: float = ALONE_S, *, traced: bool = True) -> Iterator[tuple[str, Seen]]:
+        """What each test took and, if `traced`, ran; those of one file in one child, for `wait_s` at most."""
         by_file: dict[str, list[str]] = defaultdict(list)
         for name in self.items:
             by_file[name.partition("::")[0]].append(name)
@@ -126,7 +128,7 @@ class Forks:
             found: Mapping[str, Seen] = pickle.loads(file.read_bytes()) if file.exists() else {}
             return found
 
-        for pos, _, found, _ in self._run(len(shares), job, lambda _: ALONE_S, ended):
+        for pos, _, found, _ in self._run(len(shares), job, lambda _: wait_s, ended):
             yield from ({name: found.get(name, Seen(0.0, "its file did not end", {})) for name in shares[pos]}).items()
 
     def verdicts(
@@ -198,6 +200,7 @@ class Forks:
 
 def _limited(folder: Path, job: Callable[[], int]) -> int:
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+    threading.stack_size(STACK_BYTES)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     return job()
 

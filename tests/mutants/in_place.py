@@ -28,6 +28,10 @@ from tests.mutants.operators import codes_of
 
 SLIPS = ("NameError: ", "SyntaxError: ", "IndentationError: ")
 """How the last line of a report begins if the row is no valid program."""
+STARTS_THREADS = "tests/fuzz/"
+"""Tests whose import has polars compute something: a forked child would wait for its threads for ever."""
+FILE_S = 120.0
+"""How long the tests of a file may take without a mutant; otherwise its rows are run in a pytest of their own."""
 
 
 def caught_in_place(mutants: Sequence[Mutant], workers: int, patience_s: int) -> Iterator[tuple[int, float]]:
@@ -51,7 +55,8 @@ def caught_in_place(mutants: Sequence[Mutant], workers: int, patience_s: int) ->
 
 def may_be_in_place(mutant: Mutant) -> bool:
     """Whether a look at the row alone lets it."""
-    return not mutant.needs_a_copy and all(edit.function for edit in mutant.edits)
+    starts_threads = any(test.startswith(STARTS_THREADS) for test in mutant.tests)
+    return not mutant.needs_a_copy and not starts_threads and all(edit.function for edit in mutant.edits)
 
 
 @cache
@@ -124,7 +129,7 @@ class _Session:
         for file in files:
             _split(source_of(file))  # once, and not in each child
         forks = Forks(session, self._folder, files, self._workers)
-        green = {name: test.took_s for name, test in forks.seen(traced=False) if not test.red}
+        green = {name: test.took_s for name, test in forks.seen(FILE_S, traced=False) if not test.red}
         tests = [self._limits(mutant, green) for mutant in self._mutants]
         run = [pos for pos, limits in enumerate(tests) if limits]
         for pos, verdict in forks.verdicts([_Row(self._mutants[pos]) for pos in run], [tests[pos] for pos in run]):
