@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from tests.mutants.in_place import caught_in_place
+from tests.mutants.in_place import SLIP, caught_in_place
 from tests.mutants.mutant import Mutant, Stale, all_mutants, mutated
 from tests.mutants.runs import CORES, PATIENCE_S, Ended, Run, Runner, in_files, runner
 
@@ -36,8 +36,8 @@ def judge(ended: Ended, mutant: Mutant) -> str:
         return f"not noticed by {mutant.test}"
     if ended.status != 1:
         return f"pytest ended with status {ended.status}: {ended.said[-SAID_CHARS:]}"
-    slip = re.search(r"^((?:NameError|SyntaxError|IndentationError): .*)", ended.said, re.MULTILINE)
-    return f"the row is broken, which is no catch: {slip[1]}" if slip else ""
+    slip = SLIP.search(ended.said)
+    return f"the row is broken, which is no catch: {slip[0]}" if slip else ""
 
 
 def prepared(mutant: Mutant) -> Run | str:

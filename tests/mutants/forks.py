@@ -39,6 +39,8 @@ MEMORY_BYTES, STACK_BYTES = 4 << 30, 2 << 20
 kernel counts all of a stack from its start on."""
 
 
+QUIETLY = ("-qq", "--no-header", "-s", "--assert=plain", "-p", "no:cacheprovider")
+"""Options of the pytest that collects the tests: in a child nothing is captured, explained or kept."""
 Unit = tuple[str, tuple[str, int]]
 """An outermost function: its file, and its qualified name with its first line."""
 

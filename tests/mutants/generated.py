@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.equivalent import EQUIVALENT
-from tests.mutants.forks import Forks, Seen, quick
+from tests.mutants.forks import QUIETLY, Forks, Seen, quick
 from tests.mutants.mutant import ROOT, source_of
 from tests.mutants.operators import Change, changes_of
 
@@ -292,8 +292,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as name:
         sys.pycache_prefix, sys.dont_write_bytecode = f"{name}/compiled", False
         session = _Session(changes, files, Path(name), arguments.workers)
-        command = ["-qq", "--no-header", "-s", "--assert=plain", "-p", "no:cacheprovider", "-m", HERE]
-        status = pytest.main([*command, *(arguments.tests or near(files))], plugins=[session])
+        status = pytest.main([*QUIETLY, "-m", HERE, *(arguments.tests or near(files))], plugins=[session])
     took_s = time.monotonic() - begun_s
     print(f"{session.caught} of {len(changes)} generated mutants caught in {took_s // 60:.0f} min {took_s % 60:.0f} s")
     return 1 if session.survivors or session.wrong or status not in (0, pytest.ExitCode.NO_TESTS_COLLECTED) else 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,12 +23,12 @@ from types import CodeType
 import pytest
 
 from tests.harness.orphans import end_with
-from tests.mutants.forks import Forks, Unit, quick
-from tests.mutants.mutant import ROOT, Mutant, mutated, source_of
+from tests.mutants.forks import QUIETLY, Forks, Unit, quick
+from tests.mutants.mutant import ROOT, Mutant, first_line, mutated, source_of
 from tests.mutants.operators import codes_of
 
-SLIPS = ("NameError: ", "SyntaxError: ", "IndentationError: ")
-"""How the last line of a report begins if the row is no valid program."""
+SLIP = re.compile(r"^(?:NameError|SyntaxError|IndentationError): .*", re.MULTILINE)
+"""The last line of a report if the row is no valid program."""
 STARTS_THREADS = "tests/fuzz/"
 """Tests whose import has polars compute something: a forked child would wait for its threads for ever."""
 FILE_S = 120.0
@@ -68,8 +69,7 @@ def _split(source: str) -> tuple[str, dict[tuple[str, int], str]]:
     def empty(node: ast.AST, path: str) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
-                bodies[path + child.name, first] = ast.dump(ast.Module(child.body, []))
+                bodies[path + child.name, first_line(child)] = ast.dump(ast.Module(child.body, []))
                 child.body = []
             elif isinstance(child, ast.ClassDef):
                 empty(child, f"{path}{child.name}.")
@@ -133,7 +133,7 @@ class _Session:
         tests = [self._limits(mutant, green) for mutant in self._mutants]
         run = [pos for pos, limits in enumerate(tests) if limits]
         for pos, verdict in forks.verdicts([_Row(self._mutants[pos]) for pos in run], [tests[pos] for pos in run]):
-            if verdict.by and not any(line.startswith(SLIPS) for line in verdict.said.splitlines()):
+            if verdict.by and not SLIP.search(verdict.said):
                 self._tell(run[pos], verdict.took_s)
         return True
 
@@ -163,8 +163,7 @@ def main() -> int:
             mutants, workers, Path(folder), lambda pos, took_s: print(pos, f"{took_s:.3f}", file=told, flush=True)
         )
         files = sorted({test.partition("::")[0] for mutant in mutants for test in mutant.tests})
-        options = ["-qq", "--no-header", "-s", "--tb=native", "--assert=plain", "-p", "no:cacheprovider"]
-        pytest.main([*options, "--continue-on-collection-errors", *files], plugins=[session])
+        pytest.main([*QUIETLY, "--tb=native", "--continue-on-collection-errors", *files], plugins=[session])
     return 0
 
 

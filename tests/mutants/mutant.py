@@ -85,6 +85,11 @@ def source_of(file: str) -> str:
     return (ROOT / file).read_text()
 
 
+def first_line(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    """Of a definition, from 1, decorators included: as in its code object."""
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
 @cache
 def functions_of(source: str) -> Mapping[str, list[tuple[int, int]]]:
     """First and last line, from 1 and with decorators, of each function and class, by qualified name.
@@ -97,7 +102,7 @@ def functions_of(source: str) -> Mapping[str, list[tuple[int, int]]]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 name = f"{path}.{child.name}" if path else child.name
-                first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
+                first = first_line(child)
                 found.setdefault(name, []).append((first, child.end_lineno or first))
                 visit(child, name)
             elif not isinstance(child, ast.expr):

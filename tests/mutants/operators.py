@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from tests.mutants.mutant import first_line
+
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -116,7 +118,7 @@ class _Walk:
                 self._names.pop()
             elif isinstance(node, Functions) and node.name not in UNSEEN:
                 name = ".".join([*self._names, node.name])
-                self._unit = (name, min([node.lineno, *(d.lineno for d in node.decorator_list)]))
+                self._unit = (name, first_line(node))
                 yield from self._function(node)
 
     def _function(self, node: Functions) -> Iterator[Change]:
