@@ -41,6 +41,7 @@ from .credentials import (
     SERVER_ROLE,
     Credentials,
     Named,
+    certificate_uris,
     check_directory_uuid,
     credentials_of_process,
     load_credentials,

@@ -24,7 +24,7 @@ from . import nyala_pb2 as pb
 from .call_costs import answered_cost, arrival_cost, fields_cost, request_cost
 from .calls_in_flight import Call, CallsInFlight
 from .connection_options import SERVER_OPTIONS, receiving
-from .credentials import Named, credentials_of_process, named_by, uris_in
+from .credentials import Named, credentials_of_process, first_named, uris_in
 from .errors import error_to_pb
 from .hosts import host_of_peer
 from .request_bounds import check_size, count_fields, many_fields
@@ -48,8 +48,7 @@ def caller_of(context: Context | None) -> Named | None:
 
     Whether it is of this cluster was checked when the call began.
     """
-    uris = [] if context is None else uris_in(context.auth_context())
-    return next((found for uri in uris if (found := named_by(uri))), None)
+    return None if context is None else first_named(uris_in(context.auth_context()))
 
 
 def new_server(checks: RequestChecks | None = None, *, request_bytes_max: int = limits.GRPC_MESSAGE_BYTES_MAX) -> Any:

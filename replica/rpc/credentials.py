@@ -16,16 +16,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
 from nyala.replica.types import Code, Refused, as_given, place_to_listen
 from nyala.replica.types.names import shown
 
+if TYPE_CHECKING:
+    from cryptography import x509
+
 CA, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"
 ANY_MEMBER, SERVER_ROLE, MASTER_ROLE, CLIENT_ROLE = "member", "server", "master", "client"
-ROLES = (SERVER_ROLE, MASTER_ROLE, CLIENT_ROLE)
 ENVIRONMENT = "NYALA_TLS"
 """The environment variable that names the directory of a client's credentials."""
 HANDSHAKE_S_MAX = 5.0
@@ -64,6 +66,20 @@ def named_by(uri: str) -> Named | None:
     return Named(**found.groupdict()) if found else None
 
 
+def first_named(uris: Iterable[str], cluster: str = "") -> Named | None:
+    """The holder that the first of ours among these URIs names, of this `cluster` if one is given; None if none is."""
+    found = filter(None, map(named_by, uris))
+    return next((named for named in found if cluster in ("", named.cluster)), None)
+
+
+def certificate_uris(certificate: x509.Certificate) -> list[str]:
+    """The URIs in a certificate. x509.ExtensionNotFound if it has no names."""
+    from cryptography import x509
+
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return names.get_values_for_type(x509.UniformResourceIdentifier)
+
+
 Proof = Mapping[str, Iterable[bytes]]
 """What gRPC knows of the other end of a connection: the `auth_context` of a call."""
 
@@ -82,7 +98,6 @@ class Credentials:
     """A key, its certificate, and the CA by which peers are checked. The key is in no text of this object."""
 
     own: Named
-    directory: str
     accepting: ssl.SSLContext
     calling: ssl.SSLContext
     grpc_server: Any
@@ -95,10 +110,9 @@ class Credentials:
     def holder_in(self, names: Sequence[str]) -> Named:
         """The holder of a peer's certificate, by its URIs, which the handshake has verified. Refused WRONG_CLUSTER if
         it names none of this cluster."""
-        for name in names:
-            found = named_by(name)
-            if found is not None and found.cluster == self.own.cluster:
-                return found
+        found = first_named(names, self.own.cluster)
+        if found is not None:
+            return found
         what = (
             "the caller's certificate is of another cluster, nothing was applied: use one that `nyala security issue` "
             "made for this cluster"
@@ -136,8 +150,7 @@ def load_credentials(directory: str | os.PathLike[str]) -> Credentials:
     try:
         ca, chain, key = ((folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY))
         certificate = x509.load_pem_x509_certificate(chain)
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        uris = certificate_uris(certificate)
         calling = _context(folder, ssl.PROTOCOL_TLS_CLIENT)
         accepting = _context(folder, ssl.PROTOCOL_TLS_SERVER)
     except OSError as error:  # ssl.SSLError too
@@ -149,7 +162,7 @@ def load_credentials(directory: str | os.PathLike[str]) -> Credentials:
     except (ValueError, x509.ExtensionNotFound) as error:
         what = "tls= or --tls names no directory with a certificate that has names; issue a new one"
         raise _refused(what, folder) from error
-    own = next((found for uri in uris if (found := named_by(uri))), None)
+    own = first_named(uris)
     if own is None:
         what = "certificate.pem names no process of a cluster; use one that `nyala security issue` made"
         raise _refused(what, folder, names=shown(", ".join(uris)))
@@ -160,7 +173,6 @@ def load_credentials(directory: str | os.PathLike[str]) -> Credentials:
         raise _refused(what, folder, now=f"{now:%Y-%m-%dT%H:%MZ}")
     return Credentials(
         own,
-        str(folder),
         accepting,
         calling,
         grpc.ssl_server_credentials(((key, chain),), ca, require_client_auth=True),

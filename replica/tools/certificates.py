@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from nyala.replica.rpc import CA, CERTIFICATE, CLIENT_ROLE, KEY, Named, named_by
+from nyala.replica.rpc import CA, CERTIFICATE, CLIENT_ROLE, KEY, Named, certificate_uris, named_by
 from nyala.replica.types import Code, Refused, as_given, new_uuid
 
 T = TypeVar("T")
@@ -78,8 +78,7 @@ def issue(
     """
     certificate = _read(ca / CA, x509.load_pem_x509_certificate)
     signer = _read(ca / CA_KEY, _signing_key)
-    uris = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    cluster = uris.get_values_for_type(x509.UniformResourceIdentifier)[0].removeprefix("nyala://")
+    cluster = certificate_uris(certificate)[0].removeprefix("nyala://")
     named = Named(cluster, role, name or (new_uuid() if role != CLIENT_ROLE else ""))
     if named_by(named.uri) != named:
         what = (
@@ -125,8 +124,7 @@ def issued(ca: Path) -> list[Issued]:
 
 
 def _issued(certificate: x509.Certificate) -> Issued:
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    named = named_by(names.get_values_for_type(x509.UniformResourceIdentifier)[0])
+    named = named_by(certificate_uris(certificate)[0])
     if named is None:
         raise Refused(Code.CORRUPTION, "a certificate of the CA names nobody", serial=f"{certificate.serial_number:x}")
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc

@@ -98,8 +98,8 @@ MUTANTS = (
         test=_GRPC + "test_certificate_of_another_cluster_of_the_same_ca_is_refused",
         file="replica/rpc/credentials.py",
         function="Credentials.holder_in",
-        before="if found is not None and found.cluster == self.own.cluster:",
-        after="if found is not None:",
+        before="first_named(names, self.own.cluster)",
+        after="first_named(names)",
     ),
     Mutant(
         name="calls over TLS 1.2 count",

@@ -144,7 +144,7 @@ def raw(directory: Path) -> Credentials:
     """Credentials that this process would not load: their certificates are not valid now."""
     good = credentials_for("client", "anna")
     ca, key, chain = ((directory / name).read_bytes() for name in ("ca.pem", "key.pem", "certificate.pem"))
-    return Credentials(good.own, "", good.accepting, good.calling, None, grpc.ssl_channel_credentials(ca, key, chain))
+    return Credentials(good.own, good.accepting, good.calling, None, grpc.ssl_channel_credentials(ca, key, chain))
 
 
 def test_callers_without_a_valid_certificate_of_the_cluster_do_not_get_in() -> None:
@@ -261,7 +261,7 @@ def test_client_is_told_what_is_wrong_with_its_tls() -> None:
         expired.load_verify_locations(past / "ca.pem")
         expired.set_alpn_protocols(["h2"])
         expired.load_cert_chain(past / "certificate.pem", past / "key.pem")
-        late = Credentials(anna.own, "", anna.accepting, expired, None, anna.grpc_channel)
+        late = Credentials(anna.own, anna.accepting, expired, None, anna.grpc_channel)
         async with served(credentials_for("master", D)) as (secure, _):
             assert "does not accept this client's certificate: it" in await told(secure, late)
             assert await told(secure, anna) == ""
