@@ -59,16 +59,16 @@ def _temp_of(full: Path) -> Path:
     return full.with_name(f".{full.name}.tmp")
 
 
-def _open_temp(temp: Path) -> int:
+def _open_temp(temp: Path, mode: int) -> int:
     """Open the file that a `replace` writes. If it has another name, too, a backup of hard links shares it: then it is
     made anew."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-    fd = os.open(temp, flags, 0o644)
+    fd = os.open(temp, flags, mode)
     if os.fstat(fd).st_nlink == 1:
         return fd
     os.close(fd)
     temp.unlink()
-    return os.open(temp, flags, 0o644)
+    return os.open(temp, flags, mode)
 
 
 @contextmanager
@@ -220,7 +220,11 @@ class RealDisk:
     Concurrency: any thread; two calls of `replace` on one path must not overlap.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, crash_points: CrashPoints | None = None) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], *, crash_points: CrashPoints | None = None, file_mode: int = 0o644
+    ) -> None:
+        """`file_mode`: who may use the files that are made."""
+        self._file_mode = file_mode
         self._root = Path(root).absolute()
         self._root.mkdir(parents=True, exist_ok=True)
         self._crash_points = crash_points or CrashPoints()
@@ -240,7 +244,7 @@ class RealDisk:
         gone."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with _creating("open", path) if create else _translated("open", path):
-            return RealFile(os.open(self._full(path), flags, 0o644), path)
+            return RealFile(os.open(self._full(path), flags, self._file_mode), path)
 
     def exists(self, path: str) -> bool:
         """Return whether the path exists. If that cannot be found out it is an error, because a missing file has a
@@ -279,7 +283,7 @@ class RealDisk:
         temp = _temp_of(full)
         try:
             with _creating("write", path):
-                fd = _open_temp(temp)
+                fd = _open_temp(temp, self._file_mode)
             file = RealFile(fd, path)
             try:
                 file.pwrite(data, 0)

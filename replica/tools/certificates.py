@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from nyala.replica.fs import RealDisk
 from nyala.replica.rpc import CA, CERTIFICATE, CLIENT_ROLE, KEY, Named, certificate_uris, named_by
 from nyala.replica.types import Code, Refused, as_given, new_uuid
 
@@ -182,17 +183,5 @@ def _make_empty(directory: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a new file for its owner only, durably and as a whole."""
-    temp = path.with_name(path.name + ".tmp")
-    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(fd, data)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(temp, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """Write a file for its owner only, durably and as a whole."""
+    RealDisk(path.parent, file_mode=0o600).replace(path.name, data)
