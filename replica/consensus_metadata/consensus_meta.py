@@ -54,13 +54,9 @@ class ConsensusMeta:
     @classmethod
     def create(cls, disk: Disk, tablet_id: str, uuid: str, config: RaftConfig, term: int = 0) -> ConsensusMeta:
         """Write the first version; Refused(ALREADY_EXISTS) if there is a file, which may hold a vote."""
-        return cls._create(disk, tablet_id, uuid, _Content(term, None, config))
-
-    @classmethod
-    def _create(cls, disk: Disk, tablet_id: str, uuid: str, content: _Content) -> ConsensusMeta:
         if cls.exists(disk, tablet_id):
             raise Refused(Code.ALREADY_EXISTS, _PRESENT, tablet_id=tablet_id, path=path_of(tablet_id))
-        return cls._begin(disk, tablet_id, uuid, content)
+        return cls._begin(disk, tablet_id, uuid, _Content(term, None, config))
 
     @classmethod
     def _begin(cls, disk: Disk, tablet_id: str, uuid: str, content: _Content) -> ConsensusMeta:

@@ -36,9 +36,9 @@ MUTANTS = (
             "tests/unit/consensus_metadata/test_consensus_meta.py::test_config_given_at_creation_is_a_hint_for_a_server_without_one"
         ),
         file="replica/consensus_metadata/consensus_meta.py",
-        function="ConsensusMeta._create",
+        function="ConsensusMeta.create",
         before="tablet_id):",
-        after="tablet_id) and cls.load(disk, tablet_id).committed_config == content.config:",
+        after="tablet_id) and cls.load(disk, tablet_id).committed_config == config:",
     ),
     Mutant(
         name="metadata of a killed process is not synced",
