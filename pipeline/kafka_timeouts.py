@@ -16,6 +16,10 @@ KAFKA_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
 """The time to close a producer: records that are not acknowledged by then are sent again, or reported as failed."""
 RECONNECT_MS_MAX = 5_000
+OFFSET_ATTEMPTS = 6
+OFFSET_ATTEMPT_MS_MIN = 2_000
+"""The driver of Spark asks for offsets so many times, and waits for each answer so long at least. At the default, the
+brokers have agreed on the new leaders of a broker that died within the first attempt."""
 
 
 def client_options(timeout_s: float) -> dict[str, Any]:
@@ -39,12 +43,19 @@ def producer_options(timeout_s: float) -> dict[str, Any]:
 
 
 def spark_options(timeout_s: float) -> dict[str, str]:
-    """Return the options of Spark's Kafka source: it requests offsets three times, and its tasks poll for twice the
-    time."""
+    """Return the options of Spark's Kafka source. Its driver asks for offsets several times within the time, and its
+    tasks poll for twice the time.
+
+    Kafka's admin client asks the broker that led a partition when the request began until the request's time is over,
+    also when that broker is gone and another one leads. Each attempt of Spark has a new client, which asks the new
+    leader.
+    """
     whole = int(timeout_s * 1000)
+    attempt = min(whole, max(whole // OFFSET_ATTEMPTS, OFFSET_ATTEMPT_MS_MIN))
     return {
-        "kafka.default.api.timeout.ms": str(whole),
-        "kafka.request.timeout.ms": str(whole // 2),
+        "kafka.default.api.timeout.ms": str(attempt),
+        "kafka.request.timeout.ms": str(attempt),
+        "fetchOffset.numRetries": str(whole // attempt),
         "kafkaConsumer.pollTimeoutMs": str(whole * 2),
     }
 

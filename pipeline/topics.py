@@ -10,6 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import (
+    KafkaConnectionError,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
@@ -189,16 +190,25 @@ class Topics:
             self._kept = None
 
     def _call(self, ask: Any) -> Any:
+        """Return Kafka's answer. If a connection breaks, another broker is asked once; every request may be
+        repeated."""
         try:
-            if self._kept is None:
-                check_reachable(self._bootstrap)
-                self._kept = KafkaAdminClient(bootstrap_servers=self._bootstrap, **self._options)
-            return ask(self._kept)
+            try:
+                return ask(self._admin())
+            except KafkaConnectionError:
+                self.close()
+                return ask(self._admin())
         except TopicAlreadyExistsError as error:
             raise QueryInterrupted(str(error)) from error
         except (KafkaError, *KAFKA_AWAY) as error:
             self.close()
             raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {error}") from error
+
+    def _admin(self) -> Any:
+        if self._kept is None:
+            check_reachable(self._bootstrap)
+            self._kept = KafkaAdminClient(bootstrap_servers=self._bootstrap, **self._options)
+        return self._kept
 
 
 def _value(found: Any) -> str:

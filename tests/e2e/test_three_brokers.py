@@ -41,6 +41,7 @@ def test_kafka_that_loses_one_of_its_three_brokers_delays_rows_and_moves_only(ro
             done = lambda: sum(p.done for p in client.list_sources(lane.name))  # noqa: E731
             load = EventLoad(lane)
             with lane.running() as query, here.deciding(topic_prefix=PREFIX) as deciding:
+                wait_until(lambda: load.events, "the first events are published")
                 for number in range(LOST):
                     wait_until(lambda: all(map(kafka.in_sync, topics)), "no broker is behind", 300)
                     led = kafka.leads(lane.topic)

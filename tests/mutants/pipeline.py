@@ -6,6 +6,25 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="offsets are asked for once in the whole time",
+        test=(
+            "tests/unit/pipeline/test_kafka_timeouts.py::"
+            "test_offsets_are_asked_for_again_within_the_time_since_one_request_may_stay_with_a_dead_broker"
+        ),
+        file="pipeline/kafka_timeouts.py",
+        function="spark_options",
+        before="min(whole, max(whole // OFFSET_ATTEMPTS, OFFSET_ATTEMPT_MS_MIN))",
+        after="whole",
+    ),
+    Mutant(
+        name="attempt for offsets ends before a dead broker is noticed",
+        test=("tests/unit/pipeline/test_kafka_timeouts.py::test_at_the_default_a_second_attempt_meets_the_new_leader"),
+        file="pipeline/kafka_timeouts.py",
+        function="spark_options",
+        before="max(whole // OFFSET_ATTEMPTS, OFFSET_ATTEMPT_MS_MIN)",
+        after="OFFSET_ATTEMPT_MS_MIN",
+    ),
+    Mutant(
         name="outcome stands before its decision",
         test="tests/unit/pipeline/test_decision_story.py::test_outcome_never_stands_before_its_decision",
         file="pipeline/decision_story.py",
@@ -917,6 +936,14 @@ MUTANTS = (
         function="Task._check_order",
         before="if offsets[0] <= self._last_offset or (np.diff(offsets) <= 0).any():",
         after="if (np.diff(offsets) <= 0).any():",
+    ),
+    Mutant(
+        name="lost broker interrupts the query",
+        test="tests/unit/pipeline/test_topics_identity.py::test_broken_connection_is_made_anew_once",
+        file="pipeline/topics.py",
+        function="Topics._call",
+        before="except KafkaConnectionError:",
+        after="except MemoryError:",
     ),
     Mutant(
         name="sources query goes on in another cluster",

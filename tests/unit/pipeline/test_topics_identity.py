@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from kafka.errors import (
+    KafkaConnectionError,
     LeaderNotAvailableError,
     NodeNotReadyError,
     TopicAuthorizationFailedError,
@@ -108,6 +109,29 @@ def test_broker_that_is_away_is_away_in_all_words_of_its_client(
             asked.check_unchanged(seen, "t")
     assert admin.closed == 1
     asked.check_unchanged(seen, "t")
+
+
+@pytest.mark.parametrize("breaks", [1, 2])
+def test_broken_connection_is_made_anew_once(breaks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one lost broker of several does not interrupt a query; a second break in one call does. Method: a
+    connection that breaks once, or each time."""
+    admin = Admin(FOUND)
+    asked = asking(monkeypatch, admin)
+    seen = asked.identity("t")
+    left = [KafkaConnectionError("socket disconnected")] * breaks
+
+    def breaking() -> dict[str, Any]:
+        if left:
+            raise left.pop()
+        return {"cluster_id": "c"}
+
+    monkeypatch.setattr(admin, "describe_cluster", breaking)
+    if breaks == 1:
+        asked.check_unchanged(seen, "t")
+    else:
+        with pytest.raises(QueryInterrupted, match="does not answer: KafkaConnectionError: socket disconnected"):
+            asked.check_unchanged(seen, "t")
+    assert admin.closed == breaks
 
 
 class Beginning:
