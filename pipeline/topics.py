@@ -204,7 +204,7 @@ class Topics:
             self.close()
             raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {error}") from error
 
-    def _admin(self) -> Any:
+    def _admin(self) -> KafkaAdminClient:
         if self._kept is None:
             check_reachable(self._bootstrap)
             self._kept = KafkaAdminClient(bootstrap_servers=self._bootstrap, **self._options)
