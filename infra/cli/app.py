@@ -45,6 +45,7 @@ COMMANDS = {
     ),
     "bench": Place("bench:app", "measure a cluster, alone or beside Apache Kudu"),
     "table": Place("tables:app", "create, look at and drop tables"),
+    "sql": Place("sql:sql", "Answer a query in SQL. It reads tables and changes nothing."),
     "topic": Place("producers:topic_app", "the Kafka topic that feeds a table"),
     "schema": Place("producers:schema_app", "Avro schemas of a table's row events"),
     "tablet": Place("cluster:tablet_app", "tablets and their replicas"),

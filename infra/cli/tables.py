@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
-import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,15 +14,12 @@ from .context import Json, Masters, Yes, ask_for_name, cluster, local_kafka, pri
 from .interrupted import before_sending
 from .letters import Kafka, KafkaProperties
 from .producers import PARTITIONS, Partitions
+from .row_output import At, Csv, Limit, moment_of, one_form, print_csv, print_json_rows, rows_wanted
 
 if TYPE_CHECKING:
-    import polars
-    import pyarrow as pa
-
     from nyala.replica.client import TableHandle
 
 app = typer.Typer(help="create, look at and drop tables", no_args_is_help=True)
-ROWS_SHOWN = 20
 
 
 def _describe(handle: TableHandle) -> dict[str, Any]:
@@ -165,30 +159,22 @@ def scan(
     name: TableName,
     columns: Annotated[str, typer.Option(help="comma-separated; default all")] = "",
     where: Annotated[str, typer.Option(help="such as \"carrier = 'AA' and dep_delay > 60\"")] = "",
-    at: Annotated[str, typer.Option(help="read as of this time, ISO 8601 with its zone")] = "",
+    at: At = "",
     staleness: Annotated[
         float | None,
         typer.Option(help="seconds; any replica may answer whose data is at most so old", show_default=False),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help=f"rows at most; 0 is all; default {ROWS_SHOWN}, with --csv and --json all", show_default=False
-        ),
-    ] = None,
+    limit: Limit = None,
     count: Annotated[bool, typer.Option("--count", help="only the number of rows")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="comma-separated values on standard output")] = False,
+    csv: Csv = False,
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
     """Read rows."""
-    moment, names = _moment(at), _names(columns)
+    moment, names = moment_of(at), _names(columns)
     condition = nyala.parse_condition(where) if where else None
-    if csv and as_json:
-        raise typer.BadParameter("--csv and --json are two forms of one output: choose one")
-    if limit is None:
-        # A file that is silently cut off would be worse than a long one.
-        limit = 0 if csv or as_json or count else ROWS_SHOWN
+    one_form(csv, as_json)
+    limit = rows_wanted(limit, csv or as_json or count)
     with cluster(masters) as connected:
         scanned = connected.table(name).scan(
             columns=names, where=condition, at=moment, limit=limit or None, staleness=staleness
@@ -197,9 +183,9 @@ def scan(
             rows = scanned.count()
             say(as_json, {"rows": rows}, f"{rows:,}")
         elif csv:
-            _print_csv(scanned)
+            print_csv(scanned.schema, scanned)
         elif as_json:
-            _print_json_rows(scanned)
+            print_json_rows(scanned)
         else:
             from nyala.replica.rows import python_rows
 
@@ -210,21 +196,6 @@ def scan(
                 typer.echo(f"the first {limit} rows; --limit 0 shows all, --count counts")
 
 
-def _moment(at: str) -> dt.datetime | None:
-    """The time that `--at` names."""
-    if not at:
-        return None
-    try:
-        moment = dt.datetime.fromisoformat(at)
-    except ValueError as error:
-        raise typer.BadParameter(f"--at {at!r} is no ISO 8601 time, such as 2026-01-31T12:00:00+00:00") from error
-    if moment.tzinfo is None:
-        raise typer.BadParameter(f"--at {at!r} names no time zone: say {moment.isoformat()}+00:00 for UTC")
-    if moment.year < 2000:
-        raise typer.BadParameter(f"--at {at!r} is before the year 2000: no table is as old")
-    return moment
-
-
 def _names(columns: str) -> list[str] | None:
     """The names in `--columns`; None is all."""
     names = [c.strip() for c in columns.split(",") if c.strip()]
@@ -233,45 +204,6 @@ def _names(columns: str) -> list[str] | None:
     if repeated := sorted({c for c in names if names.count(c) > 1}):
         raise typer.BadParameter(f"--columns names {', '.join(repeated)} twice")
     return names or None
-
-
-def _print_csv(scanned: nyala.Scan) -> None:
-    """Print one batch at a time, because all rows may not fit in memory."""
-    import polars
-
-    sys.stdout.write(polars.DataFrame(scanned.schema.empty_table()).write_csv())
-    for batch in scanned.batches():
-        columns = dict(zip(batch.schema.names, map(_csv_column, batch.columns), strict=True))
-        sys.stdout.write(polars.DataFrame(columns).write_csv(include_header=False))
-
-
-def _csv_column(values: pa.Array) -> polars.Series:
-    """A column as polars can print it. It prints no bytes: these are the text that `--json` has. At years that it does
-    not know it ends in a panic: a column with a date or time that Python cannot hold is text in polars' form."""
-    import polars
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from nyala.replica.rows import iso_text, python_value
-
-    if pa.types.is_binary(values.type):
-        return polars.Series([None if v is None else str(v) for v in values.to_pylist()], dtype=polars.String)
-    temporal = pa.types.is_temporal(values.type)
-    if not temporal or not any(isinstance(python_value(end), str) for end in pc.min_max(values).values()):
-        return polars.Series(values)
-    return polars.Series([iso_text(v).replace("+00:00", "+0000") if v.is_valid else None for v in values])
-
-
-def _print_json_rows(scanned: nyala.Scan) -> None:
-    """Print one JSON array, one batch at a time."""
-    from nyala.replica.rows import python_rows
-
-    between = "["
-    for batch in scanned.batches():
-        for row in python_rows(batch):
-            sys.stdout.write(between + json.dumps(row, default=str))
-            between = ",\n"
-    sys.stdout.write("[]\n" if between == "[" else "]\n")
 
 
 @app.command()

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
     from .cluster import Cluster, connect
     from .expressions import Col, Condition, col, parse_condition
+    from .sql import Query
     from .table import Scan, Table
     from .topics import TopicNotMade
     from .writing import WriteResult
 
 __all__ = [
-    "ClientOptions", "Cluster", "Code", "Col", "Condition", "NotApplied", "OutcomeUnknown", "Refused", "ReplicaError",
-    "RowCode", "RowErrors", "RowFailure", "Scan", "Table", "TopicNotMade", "WriteResult", "__version__", "col",
-    "connect", "parse_condition",
+    "ClientOptions", "Cluster", "Code", "Col", "Condition", "NotApplied", "OutcomeUnknown", "Query", "Refused",
+    "ReplicaError", "RowCode", "RowErrors", "RowFailure", "Scan", "Table", "TopicNotMade", "WriteResult", "__version__",
+    "col", "connect", "parse_condition",
 ]  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nyala.replica.client import Client, ClientOptions, NotApplied, SourceFormat, load_credentials, parse_masters
 from nyala.replica.types import (
@@ -27,8 +28,11 @@ from nyala.replica.types import (
 
 from .argument_errors import invalid_argument, unknown_name, valid, valid_text
 from .definitions import Columns, definition_of
-from .table import Table
+from .table import Table, hybrid_time_of
 from .topics import PARTITIONS, PARTITIONS_MAX, TopicMaker, TopicNotMade
+
+if TYPE_CHECKING:
+    from .sql import Parameters, Query
 
 
 class Cluster:
@@ -151,6 +155,19 @@ class Cluster:
         with ExitStack() as stack:
             maker = self._topic_maker(stack, required=True)
             return maker.make(topic, partitions) if maker is not None else 0
+
+    @only_reads()
+    def sql(self, query: str, parameters: Parameters = None, *, at: dt.datetime | int | None = None) -> Query:
+        """Return a query in SQL over tables of this cluster; DuckDB evaluates it. ModuleNotFoundError without DuckDB.
+
+        `parameters`: a list of values for each `?`, or a dict of those for each `$name`. `at`: as in `Table.scan`, for
+        all tables. Tablets evaluate comparisons of a column with values, IN, IS NULL and IS NOT NULL, and send only the
+        columns that are used. NotApplied for text that is not one SELECT, for tables that do not exist, and for what
+        DuckDB cannot evaluate. Nothing is read before the result is asked for.
+        """
+        from .sql import Query, checked_parameters
+
+        return Query(self._client, self.table, query, checked_parameters(parameters), hybrid_time_of(at))
 
     def _topic_maker(self, stack: ExitStack, *, required: bool) -> TopicMaker | None:
         """Return a connection to Kafka that `stack` closes; None if no Kafka is known and none is `required`."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from .dataset import NyalaDataset
+
 EARLIEST_HYBRID_TIME = hybrid_from_us(946_684_800_000_000)
 """The year 2000. A smaller number is refused: it is probably seconds or microseconds, used by mistake."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -231,6 +233,13 @@ class Table:
             staleness_us=0 if staleness is None else staleness_us_of(staleness),
         )
         return Scan(self._client, self._handle, spec)
+
+    def to_arrow_dataset(self, at: dt.datetime | int | None = None) -> NyalaDataset:
+        """Return the table as a pyarrow.dataset.Dataset, for DuckDB, polars and others that read such; `at` as in
+        `scan`. Each read sends its columns, and what tablets can evaluate of its filter, to the tablets."""
+        from .dataset import NyalaDataset
+
+        return NyalaDataset(self._client, self._handle, ScanSpec(snapshot_time=hybrid_time_of(at)))
 
     @overload
     def get(self, key: Key, columns: Sequence[str] | None = None, staleness: float | None = None) -> Row | None: ...

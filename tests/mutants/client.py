@@ -68,7 +68,7 @@ MUTANTS = (
         )
         for where, file, function, before, after in (
             ("ends a get", "replica/api/table.py", "Table.get", "python_rows(rows)[0]", "rows.to_pylist()[0]"),
-            ("ends a JSON", "infra/cli/tables.py", "_print_json_rows", "python_rows(batch)", "batch.to_pylist()"),
+            ("ends a JSON", "infra/cli/row_output.py", "print_json_rows", "python_rows(batch)", "batch.to_pylist()"),
             (
                 "hides row errors",
                 "replica/api/writing.py",

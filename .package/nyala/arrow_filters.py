@@ -1,0 +1,1 @@
+../../replica/api/arrow_filters.py

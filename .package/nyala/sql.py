@@ -1,0 +1,1 @@
+../../replica/api/sql.py
