@@ -279,7 +279,11 @@ class Superblock:
 
     @classmethod
     def from_avro(cls, raw: dict[str, Any]) -> Superblock:
-        """The inverse of `to_avro`."""
+        """The inverse of `to_avro`; ValueError if a block is listed twice: its rows would count twice."""
+        blocks = tuple(BlockInfo.from_avro(b) for b in raw["blocks"])
+        for names in ([b.name for b in blocks], [b.sidecar_name for b in blocks], [b.block_id for b in blocks]):
+            if len(set(names)) < len(names):
+                raise ValueError("a block is listed twice")
         last = raw["last_logged"]
         table_schemas = tuple(TableSchema.from_json(s) for s in raw["schemas_json"])
         partition = raw["partition_json"]
@@ -291,7 +295,7 @@ class Superblock:
             partition=PartitionSpec.from_json(partition, table_schemas[-1]) if partition else None,
             table_schemas=table_schemas,
             flush_opid=OpId(**raw["flush_opid"]),
-            blocks=tuple(BlockInfo.from_avro(b) for b in raw["blocks"]),
+            blocks=blocks,
             next_block=raw["block_generation"],
             witness=WITNESS_FEATURE in raw["incompatible_features"],
         )

@@ -290,6 +290,22 @@ MUTANTS = (
         before="after.save(contents.disk, over=superblock)",
         after="after.save(contents.disk)",
     ),
+    *(
+        Mutant(
+            name=f"superblock lists {what} twice",
+            rows="IN-21",
+            test="tests/unit/tablet/test_tablet_superblock.py::test_superblock_that_lists_a_block_twice_is_corrupt",
+            file="replica/tablet/superblock.py",
+            function="Superblock.from_avro",
+            before=before,
+            after=after,
+        )
+        for what, before, after in (
+            ("a file", "[b.name for b in blocks], ", ""),
+            ("a sidecar", "[b.sidecar_name for b in blocks], ", ""),
+            ("a block", ", [b.block_id for b in blocks]", ""),
+        )
+    ),
     Mutant(
         name="damaged record is replaced in silence",
         rows="IN-21",

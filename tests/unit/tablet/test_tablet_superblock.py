@@ -148,6 +148,21 @@ def test_superblock_with_a_block_described_by_other_values_is_corrupt(field: str
         Superblock.load(disk, found.tablet_id)
 
 
+@pytest.mark.parametrize("same", ["name", "sidecar_name", "block_id"])
+def test_superblock_that_lists_a_block_twice_is_corrupt(same: str) -> None:
+    """IN-21: a record that lists one file or one block twice is Corruption when it is loaded, because its rows would
+    count twice. Method: two blocks that share one of their names."""
+    one = BlockInfo("data/b.arrow", 1, 1, 1, 0, 0, 0, 0, "data/b.idx", 1, 1, "b" * 32)
+    two = one._replace(name="data/c.arrow", sidecar_name="data/c.idx", block_id="c" * 32)
+    disk = SimDisk()
+    found = replace(superblock(INT_SCHEMA), blocks=(one, two))
+    found.save(disk)
+    assert Superblock.load(disk, found.tablet_id).blocks == (one, two)
+    disk.poke(found.path, replace(found, blocks=(one, two._replace(**{same: getattr(one, same)}))).encode())
+    with pytest.raises(Corruption, match="superblock cannot be read"):
+        Superblock.load(disk, found.tablet_id)
+
+
 def test_superblock_in_force_is_written_again_only_where_it_is_gone_or_hurt() -> None:
     """Goal: a running replica keeps its record, and never writes over what it cannot judge. Method: the record whole,
     gone, damaged, unreadable; no file left to open; a later build's; its folder gone."""
