@@ -74,8 +74,8 @@ class Persister:
     _meta_full: bool = field(default=False, init=False)
     refusal: Refused = field(default_factory=lambda: Refused(Code.NO_SPACE, "the disk is full"), init=False)
     """The refusal for callers while `full`."""
-    _crowded: bool = field(default=False, init=False)
-    _ticks_without_end: int = field(default=0, init=False)
+    _log_queue_full: bool = field(default=False, init=False)
+    _ticks_without_completion: int = field(default=0, init=False)
 
     @property
     def full(self) -> bool:
@@ -84,12 +84,12 @@ class Persister:
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether the log's queue takes so many bytes now, and no entries wait for it."""
-        return not self._crowded and self.log.has_room(size_bytes)
+        return not self._log_queue_full and self.log.has_room(size_bytes)
 
     @property
     def hangs(self) -> bool:
         """Whether the disk has writes to do, and completed none of them for a long time."""
-        return self._ticks_without_end >= self.hang_ticks
+        return self._ticks_without_completion >= self.hang_ticks
 
     @property
     def waiting(self) -> int:
@@ -115,7 +115,7 @@ class Persister:
 
     def tick(self) -> None:
         """One tick of the machine's monotonic clock."""
-        self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
+        self._ticks_without_completion = self._ticks_without_completion + 1 if self._items else 0
 
     def retry(self) -> None:
         """Try the writes that the full disk refused again."""
@@ -143,7 +143,7 @@ class Persister:
 
     def _hard_state_saved(self, result: BaseException | None) -> None:
         self._saving = False
-        if self._settled(result):
+        if self._save_succeeded(result):
             self._unsaved.popleft().hard_state_left = False
             self._save_next()
             self._append_held()
@@ -158,14 +158,14 @@ class Persister:
 
     def _config_saved(self, config: RaftConfig, result: BaseException | None) -> None:
         self._saving_config = False
-        if self._settled(result):
+        if self._save_succeeded(result):
             if self._unsaved_config is config:
                 self._unsaved_config = None
             self._save_next_config()
 
-    def _settled(self, result: BaseException | None) -> bool:
+    def _save_succeeded(self, result: BaseException | None) -> bool:
         """Whether metadata was written. If the disk only had no room, the write is tried again."""
-        self._ticks_without_end = 0
+        self._ticks_without_completion = 0
         if self._stopped:
             return False
         if isinstance(result, Refused) and may_pass(result):
@@ -179,13 +179,13 @@ class Persister:
     def _append_held(self) -> None:
         """Give waiting entries to the log, in order, up to the first that has no room or whose hard state is not
         durable."""
-        self._crowded = False
+        self._log_queue_full = False
         while self._held and not self._log_full:
             first = self._held[0]
             if self._unsaved and _number(self._unsaved[0]) <= _number(first):
                 return
-            self._crowded = not self.log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
-            if self._crowded:
+            self._log_queue_full = not self.log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
+            if self._log_queue_full:
                 return  # what is queued ends, and then this goes on
             self._append(self._held.pop(0))
 
@@ -217,7 +217,7 @@ class Persister:
             self.on_error(error)
 
     def _appended(self, item: _PendingReady, result: OpId | BaseException) -> None:
-        self._ticks_without_end = 0
+        self._ticks_without_completion = 0
         if self._stopped:
             return
         if isinstance(result, Refused) and may_pass(result):

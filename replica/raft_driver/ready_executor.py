@@ -140,9 +140,9 @@ class ReadyExecutor:
         self.mark_active()
         if not self._pump_scheduled and not self._executing:
             self._pump_scheduled = True
-            self._environment.own_thread(self._pump_scheduled_now)
+            self._environment.own_thread(self._run_scheduled_pump)
 
-    def _pump_scheduled_now(self) -> None:
+    def _run_scheduled_pump(self) -> None:
         self._pump_scheduled = False
         self.pump()
 

@@ -376,7 +376,7 @@ MUTANTS = (
         ),
         file="replica/raft_driver/persister.py",
         function="Persister.hangs",
-        before="return self._ticks_without_end >= self.hang_ticks",
+        before="return self._ticks_without_completion >= self.hang_ticks",
         after="return False",
     ),
     Mutant(
@@ -397,11 +397,11 @@ MUTANTS = (
                 file="replica/raft_driver/persister.py",
                 function="Persister.tick",
                 before="""
-                    self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
+                    self._ticks_without_completion = self._ticks_without_completion + 1 if self._items else 0
                 """,
                 after="""
                     self._save_next()
-                    self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
+                    self._ticks_without_completion = self._ticks_without_completion + 1 if self._items else 0
                 """,
             ),
             Edit(
@@ -420,7 +420,7 @@ MUTANTS = (
             "test_follower_without_room_for_a_new_term_promises_nothing_and_votes_once_there_is_room"
         ),
         file="replica/raft_driver/persister.py",
-        function="Persister._settled",
+        function="Persister._save_succeeded",
         before="""
                 return False
             if isinstance(result, BaseException):
@@ -464,7 +464,7 @@ MUTANTS = (
         file="replica/raft_driver/persister.py",
         function="Persister._append_held",
         before="""
-            if self._crowded:
+            if self._log_queue_full:
                 return  # what is queued ends, and then this goes on
         """,
         after="",

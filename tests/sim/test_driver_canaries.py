@@ -52,7 +52,7 @@ def test_entries_applied_ahead_of_the_own_log_are_seen(monkeypatch: pytest.Monke
 @pytest.mark.deep
 def test_replica_that_a_full_disk_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the fault of metadata without room has an effect. Method: a full disk fails the replica for good."""
-    right = Persister._settled
+    right = Persister._save_succeeded
 
     def for_good(persister: Persister, result: BaseException | None) -> bool:
         if isinstance(result, Refused) and result.code is Code.NO_SPACE:
@@ -60,19 +60,19 @@ def test_replica_that_a_full_disk_ends_is_seen(monkeypatch: pytest.MonkeyPatch) 
             return False
         return right(persister, result)
 
-    monkeypatch.setattr(Persister, "_settled", for_good)
+    monkeypatch.setattr(Persister, "_save_succeeded", for_good)
     assert complaints("FAILED", found_at=7)
 
 
 def test_promise_made_without_room_for_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a promise forgotten because of a full disk is noticed. Method: a term that found no room counts as
     saved."""
-    right = Persister._settled
+    right = Persister._save_succeeded
 
-    def settled(persister: Persister, result: BaseException | None) -> bool:
+    def saved_without_room(persister: Persister, result: BaseException | None) -> bool:
         return isinstance(result, Refused) or right(persister, result)
 
-    monkeypatch.setattr(Persister, "_settled", settled)
+    monkeypatch.setattr(Persister, "_save_succeeded", saved_without_room)
     assert complaints("and remembers", found_at=10)
 
 

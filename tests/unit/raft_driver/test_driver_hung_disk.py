@@ -112,7 +112,7 @@ def test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody() -> No
     for _ in range(10):
         put_and_wait(cluster, leader, bytes(400))
     cluster.network.release(way)
-    cluster.run_until(lambda: replica._executor.persister._crowded, "more than the queue takes", TIMEOUT_US)
+    cluster.run_until(lambda: replica._executor.persister._log_queue_full, "more than the queue takes", TIMEOUT_US)
     assert hung.log.queued_bytes <= 1 << 10 and replica.phase is Phase.RUNNING
     waits = put(cluster, leader, b"refused for now")
     cluster.run_until(lambda: bool(waits.all), "an answer", TIMEOUT_US)
@@ -139,7 +139,7 @@ def test_change_at_a_leader_whose_queue_is_full_waits_and_blocks_nobody() -> Non
     assert (refused.code, refused.applied) == (Code.OVERLOADED, Applied.NOT_APPLIED)
     edit = ConfigEdit(EditKind.ADD, member("d", votes=False))
     on(cluster, leader, lambda: leader.change_config([edit], config.opid, (0, 0), answers))
-    cluster.run_until(lambda: leader._executor.persister._crowded, "a change that waits for room", TIMEOUT_US)
+    cluster.run_until(lambda: leader._executor.persister._log_queue_full, "a change that waits for room", TIMEOUT_US)
     cluster.run_until(lambda: cluster.leader() not in (None, leader), "another leader", 8 * TIMEOUT_US)
     assert leader.phase is not Phase.FAILED
     cluster.run_until(lambda: bool(answers.all), "an answer", 40 * TIMEOUT_US)
