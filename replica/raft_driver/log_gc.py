@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nyala.replica.raft import RaftCore
-from nyala.replica.types import may_pass
+from nyala.replica.types import is_transient
 from nyala.replica.wal import SegmentInfo
 
 from .environment import Files
@@ -78,7 +78,7 @@ class LogGc:
 
         def collected(result: int | BaseException) -> None:
             self.running = False
-            if may_pass(result):
+            if is_transient(result):
                 result = 0  # the next call goes on
             if isinstance(result, BaseException):
                 self.life.fail(result)

@@ -19,7 +19,7 @@ from nyala.replica.types import (
     Refused,
     ReplicaError,
     ResourcesExhausted,
-    may_pass,
+    is_transient,
 )
 from nyala.replica.wal import Log
 
@@ -168,7 +168,7 @@ class Persister:
         self._ticks_without_completion = 0
         if self._stopped:
             return False
-        if isinstance(result, Refused) and may_pass(result):
+        if isinstance(result, Refused) and is_transient(result):
             self._meta_full, self.refusal = True, result
             return False
         if isinstance(result, BaseException):
@@ -220,7 +220,7 @@ class Persister:
         self._ticks_without_completion = 0
         if self._stopped:
             return
-        if isinstance(result, Refused) and may_pass(result):
+        if isinstance(result, Refused) and is_transient(result):
             self._hold(item, result)
             return
         if isinstance(result, BaseException):

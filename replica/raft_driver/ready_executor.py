@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from nyala.replica.raft import AppendEntries, AppendReply, Message, RaftCore, RaftOptions, Ready, Role
-from nyala.replica.types import Code, Entry, OpId, Refused, may_pass
+from nyala.replica.types import Code, Entry, OpId, Refused, is_transient
 
 from .applier import Applier
 from .callers import Callers
@@ -257,7 +257,7 @@ class ReadyExecutor:
         self.pump()
 
     def _withheld_forgotten(self, result: BaseException | None) -> None:
-        if may_pass(result):
+        if is_transient(result):
             self._withheld_in_log = True
             return
         if isinstance(result, BaseException):

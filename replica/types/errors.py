@@ -238,8 +238,8 @@ class ResourcesExhausted(Refused):
         self.values = values
 
 
-def may_pass(error: object) -> bool:
-    """Whether the error only says that the disk is full or a resource is exhausted, so that it may pass by itself."""
+def is_transient(error: object) -> bool:
+    """Whether the error only says that the disk is full or a resource is exhausted, so a later attempt may succeed."""
     return isinstance(error, ResourcesExhausted) or (isinstance(error, Refused) and error.code is Code.NO_SPACE)
 
 

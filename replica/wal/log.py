@@ -18,7 +18,7 @@ from nyala.replica.types import (
     Refused,
     ResourcesExhausted,
     check,
-    may_pass,
+    is_transient,
 )
 
 from .appender import Appender, GroupCommit, closed_error
@@ -291,7 +291,7 @@ class Log:
                     written = self._appender.write(slots)
                 self._publish(batch, written)
         except Refused as error:
-            self._fail_all(batch, error, poison=not may_pass(error))
+            self._fail_all(batch, error, poison=not is_transient(error))
             return
         except Exception as error:  # noqa: BLE001
             _log.critical("T %s the log stops: %s", self._tablet_id, error)
@@ -432,7 +432,7 @@ class Log:
             try:
                 self._appender.roll()
             except BaseException as error:
-                if not may_pass(error):
+                if not is_transient(error):
                     self._failure = error
                 raise
             with self._state:

@@ -420,7 +420,7 @@ MUTANTS = (
         test="tests/unit/server/test_server_copy_failures.py::test_copy_failures_only_a_servers_own_ones_are_counted",
         file="replica/server/tablets/copy_failures.py",
         function="is_our_own",
-        before="return may_pass(error)",
+        before="return is_transient(error)",
         after="return True",
     ),
     Mutant(

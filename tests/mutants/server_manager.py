@@ -491,12 +491,12 @@ MUTANTS = (
         file="replica/server/tablets/manager.py",
         function="TabletManager.open",
         before="""
-            if may_pass(error):
+            if is_transient(error):
         """,
         after="""
             if isinstance(error, Corruption):
                 self._later.start(self.delete(hosted.tablet_id, None, "damaged"))
-            if may_pass(error):
+            if is_transient(error):
         """,
     ),
     Mutant(
@@ -508,7 +508,7 @@ MUTANTS = (
         ),
         file="replica/server/tablets/manager.py",
         function="TabletManager.open",
-        before="if may_pass(error):",
+        before="if is_transient(error):",
         after="if isinstance(error, Refused) and error.code is Code.NO_SPACE:",
     ),
     Mutant(
@@ -558,7 +558,7 @@ MUTANTS = (
         test="tests/unit/server/test_server_open.py::test_start_that_finds_no_room_for_a_tombstone_makes_it_later",
         file="replica/server/tablets/manager.py",
         function="TabletManager._unsettled",
-        before="if may_pass(error):",
+        before="if is_transient(error):",
         after="if error is None:",
     ),
     Mutant(

@@ -380,7 +380,7 @@ MUTANTS = (
         ),
         file="replica/wal/log.py",
         function="Log._commit",
-        before="self._fail_all(batch, error, poison=not may_pass(error))",
+        before="self._fail_all(batch, error, poison=not is_transient(error))",
         after="self._fail_all(batch, error, poison=True)",
     ),
     Mutant(
@@ -399,7 +399,7 @@ MUTANTS = (
         file="replica/wal/log.py",
         function="Log.roll",
         before="""
-            if not may_pass(error):
+            if not is_transient(error):
                 self._failure = error
         """,
         after="""
@@ -413,7 +413,7 @@ MUTANTS = (
         file="replica/wal/log.py",
         function="Log.roll",
         before="""
-            if not may_pass(error):
+            if not is_transient(error):
                 self._failure = error
         """,
         after="""

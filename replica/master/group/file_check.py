@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Generator
 
 from nyala.replica.fs import Instance, join_cluster, raise_feature_level, repair_instance
-from nyala.replica.types import Corruption, Disk, LaterFormat, Refused, may_pass
+from nyala.replica.types import Corruption, Disk, LaterFormat, Refused, is_transient
 from nyala.replica.wal import SegmentInfo, verify_segment
 
 from ..catalog.catalog import CATALOG_ID
@@ -71,7 +71,7 @@ class FileChecker:
                 repaired += await asyncio.to_thread(repair_instance, self._disk, self.instance)
             read = await asyncio.to_thread(self._read_on)
         except Refused as error:
-            if not may_pass(error):
+            if not is_transient(error):
                 raise
             _log.info("P %s files not checked: %s", self.instance.uuid, error)
             return

@@ -10,7 +10,7 @@ from functools import partial
 from nyala.replica.consensus_metadata import path_of
 from nyala.replica.fs import FileLength, lost_file
 from nyala.replica.tablet import superblock_path
-from nyala.replica.types import DataState, Disk, Refused, may_pass
+from nyala.replica.types import DataState, Disk, Refused, is_transient
 
 from ..tablets.hosted import HostedTablet
 from ..tablets.manager import TabletManager
@@ -49,7 +49,7 @@ class FileChecker:
                         partial(lost_file, self._manager.disk, partial(_written, hosted) if hosted.running else tuple)
                     )
                 except Refused as error:
-                    if not may_pass(error):
+                    if not is_transient(error):
                         raise
                     _log.info("T %s P %s files not checked: %s", hosted.tablet_id, self._manager.uuid, error)
                     continue

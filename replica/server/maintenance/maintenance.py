@@ -15,7 +15,7 @@ from nyala.replica.types import (
     InvariantViolation,
     Refused,
     give_back_free_memory,
-    may_pass,
+    is_transient,
     started_pool,
 )
 
@@ -206,7 +206,7 @@ class Maintenance:
         except (DiskFailure, InvariantViolation) as error:
             self._manager.on_fatal(error)
         except Refused as error:
-            level = logging.WARNING if may_pass(error) else logging.INFO
+            level = logging.WARNING if is_transient(error) else logging.INFO
             _log.log(level, "T %s P %s maintenance refused: %s", hosted.tablet_id, self._manager.uuid, error)
         except Corruption as error:
             self._manager.damaged(hosted, error)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from nyala.replica.tablet_copy import INTACT, DamagedFile
-from nyala.replica.types import Corruption, Refused, limits, may_pass
+from nyala.replica.types import Corruption, Refused, is_transient, limits
 
 FORGET_S = 60.0
 """Failures are forgotten after this long without another attempt. A leader tries again within 10 s."""
@@ -39,7 +39,7 @@ def is_our_own(error: BaseException) -> bool:
     If the source is busy, no longer leads, cannot be reached or sent damaged bytes, that is no reason of this server.
     """
     if isinstance(error, Refused):
-        return may_pass(error)
+        return is_transient(error)
     return isinstance(error, Corruption | OSError) and not isinstance(error, DamagedFile)
 
 

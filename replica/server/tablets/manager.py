@@ -35,7 +35,7 @@ from nyala.replica.types import (
     Refused,
     ReplicaError,
     ResourcesExhausted,
-    may_pass,
+    is_transient,
     started_pool,
 )
 from nyala.replica.wal import LogThreads
@@ -367,7 +367,7 @@ class TabletManager:
             raise
         except ReplicaError as error:
             self._fail(hosted, error)
-            if may_pass(error):
+            if is_transient(error):
                 self._later.start(self._open_later(hosted))
             return
         finally:
@@ -434,7 +434,7 @@ class TabletManager:
         hosted.error, hosted.unreadable = str(error), isinstance(error, Corruption) and error.copy_heals
         _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
         hosted.waiting = isinstance(error, ResourcesExhausted)
-        if may_pass(error):
+        if is_transient(error):
             self._later.start(self._start_later(hosted, hosted.superblock))
 
     async def _start_later(self, hosted: HostedTablet, blank: Superblock) -> None:

@@ -13,7 +13,7 @@ from nyala.replica.raft import RaftOptions
 from nyala.replica.raft_driver import DriverOptions, Environment, Files, Replica
 from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, superblock_path, sweep_orphans, unfit_entry
 from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder, was_here
-from nyala.replica.types import Code, Corruption, Disk, RaftConfig, Refused, may_pass
+from nyala.replica.types import Code, Corruption, Disk, RaftConfig, Refused, is_transient
 from nyala.replica.wal import Log, LogThreads, WalOptions
 
 from ..options import ServerOptions
@@ -145,7 +145,7 @@ def load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
     try:
         return ConsensusMeta.load(disk, tablet_id)
     except (Refused, Corruption) as error:
-        if may_pass(error):
+        if is_transient(error):
             raise
         return None
 

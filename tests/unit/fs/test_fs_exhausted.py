@@ -21,7 +21,7 @@ from nyala.replica.types import (
     Refused,
     ReplicaError,
     ResourcesExhausted,
-    may_pass,
+    is_transient,
     started_pool,
 )
 from tests.harness.sim_disk import SimDisk
@@ -43,14 +43,14 @@ def test_errno_is_told_as_what_it_is(name: str) -> None:
     assert ("data/f" in str(told), "open" in str(told)) == (True, True)
     if name in EXHAUSTED:
         assert isinstance(told, ResourcesExhausted) and told.code is Code.OVERLOADED
-        assert may_pass(told) and exhausted(os_error(name)) is not None
+        assert is_transient(told) and exhausted(os_error(name)) is not None
         assert any(word in str(told) for word in ("ulimit -n", "fs.file-max", "vm.max_map_count", "limits")), told
         failed = DiskFailure("a sync failed")
         failed.__cause__ = os_error(name)
-        assert exhausted(failed) is not None and not may_pass(failed)
+        assert exhausted(failed) is not None and not is_transient(failed)
     else:
         assert type(told) is OTHERS[name] and exhausted(told) is exhausted(os_error(name)) is None
-        assert may_pass(told) == (name in ("ENOSPC", "EDQUOT"))
+        assert is_transient(told) == (name in ("ENOSPC", "EDQUOT"))
 
 
 TEXTS = {
@@ -95,7 +95,7 @@ def test_want_of_memory_or_of_a_thread_is_one_and_a_bug_is_none() -> None:
         found = exhausted(error)
         assert found is not None and found.code is Code.OVERLOADED
     for other in (RuntimeError("else"), ValueError("x"), Refused(Code.OVERLOADED, "the queue is full"), KeyError("k")):
-        assert exhausted(other) is None and not may_pass(other)
+        assert exhausted(other) is None and not is_transient(other)
 
 
 CALLS: dict[str, tuple[str, Callable[[RealDisk], Any]]] = {
