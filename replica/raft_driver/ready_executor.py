@@ -283,7 +283,7 @@ class ReadyExecutor:
         self.pump()
 
     @property
-    def resting(self) -> bool:
+    def may_rest(self) -> bool:
         """Whether the replica needs no ticks, because its group is quiet and no caller waits."""
         behind = self.persister.waiting or self.applier.applied_index < self._committed
         waits = len(self.writer) or self.callers.waiting

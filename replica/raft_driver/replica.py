@@ -176,14 +176,14 @@ class Replica:
             running.tick()
 
     @property
-    def resting(self) -> bool:
+    def may_rest(self) -> bool:
         """Whether the replica needs no ticks: its group is quiet, and no caller waits."""
-        return (running := self._running) is None or running.resting
+        return (running := self._running) is None or running.may_rest
 
     def rest(self) -> bool:
         """Let the replica rest if it needs no ticks. Returns whether it rests: then the owner stops ticking until
         `on_awake`."""
-        if not self.resting:
+        if not self.may_rest:
             return False
         if self._executor is not None:
             self._executor.rest()
@@ -348,7 +348,7 @@ class Replica:
             writes_pending=0 if executor is None else len(executor.writer),
             error=self.error,
             withheld=self.withheld,
-            quiet=self.life.serving and self.resting,
+            quiet=self.life.serving and self.may_rest,
             peers=tuple(peer_status(peers, self._raft_options, rested_ticks)),
         )
 

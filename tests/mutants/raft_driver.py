@@ -221,7 +221,7 @@ MUTANTS = (
         rows="CN-24",
         test="tests/unit/raft_driver/test_driver_quiet.py::test_replica_that_somebody_waits_at_does_not_rest",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor.resting",
+        function="ReadyExecutor.may_rest",
         before="waits = len(self.writer) or self.callers.waiting",
         after="waits = len(self.writer) or self.callers.waiting - self.callers.reads.waiting",
     ),

@@ -27,7 +27,7 @@ WAKES_PER_TICK = 25
 class RaftTimer:
     """Ticks replicas, sends signs of life, and tells replicas when a server falls silent or returns.
 
-    Invariants: a replica that is not ticked is quiet and waits for nothing (`Replica.resting`), or does not run. It is
+    Invariants: a replica that is not ticked is quiet and waits for nothing (`Replica.may_rest`), or does not run. It is
     ticked again from the iteration on in which it receives anything. Concurrency: the loop's thread.
     """
 
@@ -127,7 +127,7 @@ class RaftTimer:
             if change.up:
                 replica.server_heard(change.uuid)
             else:
-                rests = replica.resting and replica.leader_uuid == change.uuid
+                rests = replica.may_rest and replica.leader_uuid == change.uuid
                 replica.server_silent(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)
                 woken += rests
 

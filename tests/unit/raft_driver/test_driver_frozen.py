@@ -23,7 +23,7 @@ def frozen(*, quiet: bool = False, seed: int = 3) -> tuple[SimCluster, Replica]:
     cluster = SimCluster(seed, raft_options=options)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
-    cluster.run_until(lambda: level(cluster) and (leader.resting or not quiet), "all is settled")
+    cluster.run_until(lambda: level(cluster) and (leader.may_rest or not quiet), "all is settled")
     for node in cluster.nodes.values():
         if node.uuid != leader.uuid:
             node.paused_until_us = cluster.world.now_us + 10 * GIVEN_UP_TICKS * TICK_US

@@ -18,7 +18,7 @@ def resting(seed: int) -> SimCluster:
     cluster = SimCluster(seed, raft_options=QUIET)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"x")
-    cluster.run_until(lambda: all(r.resting for r in cluster.replicas), "everybody rests")
+    cluster.run_until(lambda: all(r.may_rest for r in cluster.replicas), "everybody rests")
     return cluster
 
 

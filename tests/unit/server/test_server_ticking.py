@@ -92,7 +92,7 @@ def test_loss_of_a_server_spreads_the_elections_of_its_tablets(monkeypatch: pyte
         def all_rest() -> bool:
             ticker.liveness.heard(leader, 1)
             for tablet_id in tablets:
-                if not manager.tablets[tablet_id].replica.resting:  # type: ignore[union-attr]
+                if not manager.tablets[tablet_id].replica.may_rest:  # type: ignore[union-attr]
                     manager.deliver(tablet_id, plea)
             return ticker.awake == 0 and len(pulses) >= 4  # the watch of the others has begun
 
