@@ -76,7 +76,7 @@ class Metrics(Exporter):
             "nyala_server_write_rows": ("Rows applied", self.writes.rows),
             "nyala_server_writes_refused": ("Writes refused over the memory limit", self.memory.refused),
             "nyala_server_peer_messages_refused": (
-                "Messages of other servers that no honest one sends; the log says of whom, and why",
+                "Messages refused because no correct server sends them, or because their times are too far ahead",
                 self.peers.refusals.count,
             ),
             "nyala_server_master_replies_refused": (
