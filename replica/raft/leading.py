@@ -13,7 +13,8 @@ from .progress import Progress
 
 @dataclass(slots=True)
 class Leading:
-    """A leader's state. On other replicas it is empty, or is left from the last term in which they led.
+    """A leader's state. Other replicas have no peers, reads and transfer here; what else is left is of the last term in
+    which they led, and is not used.
 
     Invariants: a read waits or runs, never both; `round_stamps` has at most one stamp a tick, none older than a lease.
     """
@@ -23,37 +24,47 @@ class Leading:
     term_start: int = 0
     """Index of the NOOP with which this leader's term began."""
     heartbeat_elapsed: int = 0
+    """Ticks since the last round of heartbeats, also one for reads."""
     quorum_check_elapsed: int = 0
-    """Ticks since the last check-quorum, which also repeats pending changes, transfers and copies."""
+    """Ticks since the last check-quorum. With it the leader also tries transfers, promotions and copies again."""
     idle_ticks: int = 0
     """Ticks since something was replicated, read or changed."""
     quiet_round: int = 0
     """The first round of the present request for quiet; 0 if the leader does not ask for quiet."""
     round: int = 0
+    """The number of the newest round of heartbeats in this term."""
     round_wanted: bool = False
+    """Whether the next `Ready` begins a round of heartbeats."""
     sends_wanted: bool = False
+    """Whether the next `Ready` has to send entries to the peers whose windows have room."""
     round_stamps: deque[tuple[int, int]] = field(default_factory=deque)
     """(round, time of the driver's clock when it began)."""
     lease_given_up: bool = False
+    """Whether a TimeoutNow was sent in this term: then it has no lease any more."""
     reads_waiting: list[int] = field(default_factory=list)
+    """Tokens of reads that are not assigned to a round yet."""
     reads_running: list[tuple[int, int, int]] = field(default_factory=list)
     """Reads of running rounds: (token, index, round)."""
     pending_since: int = 0
     """Tick at which the pending config was appended."""
     aborted: OpId | None = None
-    """The change that this replica took back last."""
+    """OpId of the config change that this replica took back last."""
     transfer_target: str | None = None
+    """The voter that shall lead; None if no transfer is under way."""
     transfer_elapsed: int = 0
+    """Ticks since the transfer began."""
     transfer_sent: bool = False
+    """Whether TimeoutNow was sent since the last check-quorum, after which it is sent again."""
 
     def begin_term(self) -> None:
-        """Begin without a round and without a lease."""
+        """Reset the rounds and the lease. `end_term` has forgotten the rest of the last term."""
         self.heartbeat_elapsed = self.quorum_check_elapsed = self.round = 0
         self.round_stamps.clear()
         self.lease_given_up = False
 
     def end_term(self) -> list[int]:
-        """Forget everything of this term; returns the tokens of the reads that cannot be answered any more."""
+        """Forget the peers, the reads and the transfer. Returns the tokens of the reads, which cannot be answered any
+        more."""
         self.progress.clear()
         self.sends_wanted = self.round_wanted = False
         tokens = [*self.reads_waiting, *(token for token, _, _ in self.reads_running)]
