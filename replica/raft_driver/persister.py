@@ -1,4 +1,4 @@
-"""Makes terms, votes and entries of each Ready durable, and reports in order which are: messages wait for that."""
+"""Makes the term, the vote and the entries of each Ready durable, and reports in order which Ready is durable."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ class Persister:
     run_meta: RunHeavy
     post: Post
     on_entries: Callable[[OpId], None]
+    """Called with the last OpId of entries that the log has durably, perhaps before their Ready is durable."""
     on_durable: Callable[[Ready], None]
     on_error: Callable[[BaseException], None]
     hang_ticks: int
-    """The disk hangs if no write of it completes for so many ticks."""
+    """The disk hangs if it has writes to do and completes none of them for this number of ticks."""
     _items: deque[_PendingReady] = field(default_factory=deque, init=False)
     _unsaved: deque[_PendingReady] = field(default_factory=deque, init=False)
     """`Ready` objects whose hard state is not durable yet, in order; only the first is being written."""
@@ -71,10 +72,13 @@ class Persister:
     _saving: bool = field(default=False, init=False)
     _saving_config: bool = field(default=False, init=False)
     _log_full: bool = field(default=False, init=False)
+    """Whether the disk, or another resource, had no room for entries; `retry` tries again."""
     _meta_full: bool = field(default=False, init=False)
+    """The same for metadata."""
     refusal: Refused = field(default_factory=lambda: Refused(Code.NO_SPACE, "the disk is full"), init=False)
     """The refusal for callers while `full`."""
     _log_queue_full: bool = field(default=False, init=False)
+    """Whether entries wait here because the log's queue is full; they go on when entries of the queue are durable."""
     _ticks_without_completion: int = field(default=0, init=False)
 
     @property
@@ -93,7 +97,7 @@ class Persister:
 
     @property
     def waiting(self) -> int:
-        """The number of `Ready` objects that are not durable yet, or follow one which is not."""
+        """The number of `Ready` objects that are not durable yet, or that follow one that is not."""
         return len(self._items)
 
     def submit(self, ready: Ready) -> None:
@@ -109,16 +113,17 @@ class Persister:
         self._complete()
 
     def save_config(self, config: RaftConfig) -> None:
-        """Begin to make a committed config durable. Only log GC waits for it: it reads the metadata."""
+        """Begin to make a committed config durable. No message waits for it. Log GC does: it keeps the config's entry
+        until the metadata have the config."""
         self._unsaved_config = config
         self._save_next_config()
 
     def tick(self) -> None:
-        """One tick of the machine's monotonic clock."""
+        """Advance by one tick of the owner's timer."""
         self._ticks_without_completion = self._ticks_without_completion + 1 if self._items else 0
 
     def retry(self) -> None:
-        """Try the writes that the full disk refused again."""
+        """Try the writes again that wait because the disk was full or a resource was exhausted."""
         if self.full and not self._stopped:
             self._log_full = self._meta_full = False
             self._save_next()
@@ -164,7 +169,8 @@ class Persister:
             self._save_next_config()
 
     def _save_succeeded(self, result: BaseException | None) -> bool:
-        """Whether metadata was written. If the disk only had no room, the write is tried again."""
+        """Whether a save of metadata succeeded. If it failed because the disk was full or a resource was exhausted, it
+        waits for `retry`; any other failure is reported."""
         self._ticks_without_completion = 0
         if self._stopped:
             return False
@@ -186,7 +192,7 @@ class Persister:
                 return
             self._log_queue_full = not self.log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
             if self._log_queue_full:
-                return  # what is queued ends, and then this goes on
+                return  # `_appended` calls this again when the entries in the queue are durable
             self._append(self._held.pop(0))
 
     def _hold(self, item: _PendingReady, refusal: Refused | None = None) -> None:

@@ -75,10 +75,11 @@ class ReadyExecutor:
         that the others committed wait until the log here has them durably. Otherwise a flush could run ahead of the
         log."""
         self._seen: tuple[object, ...] = ()
+        """What `on_change` reported last: phase, role, term, leader and configs; empty before the first time."""
         self._warning_due_tick = 0
         """The tick from which on the log may report again that the disk is full."""
         self._withheld_in_log = core.withheld is not None
-        """Whether the log has the mark of a lost end (`withheld`)."""
+        """Whether the log has the mark of a damaged tail (`withheld`)."""
         self.persister = Persister(
             cmeta=files.cmeta,
             log=files.log,
@@ -266,7 +267,7 @@ class ReadyExecutor:
     # ------------------------------------------------------------------------------------------------------- time
 
     def tick(self) -> None:
-        """One tick of the machine's monotonic clock."""
+        """Advance by one tick of the owner's timer."""
         self.callers.tick += 1
         retry_due = self.callers.tick % _RETRY_TICKS == 0
         if self.callers.tick % _BATCHING_TICKS == 0 or not self._may_wait():
@@ -284,20 +285,21 @@ class ReadyExecutor:
 
     @property
     def may_rest(self) -> bool:
-        """Whether the replica needs no ticks, because its group is quiet and no caller waits."""
+        """Whether the replica needs no ticks now: its group is quiet, nothing waits to be written or applied, and no
+        caller waits."""
         behind = self.persister.waiting or self.applier.applied_index < self._committed
         waits = len(self.writer) or self.callers.waiting
         soon = self._pump_scheduled or self.persister.full or self.loader.missed
         return self.core.quiet and not behind and not waits and not soon
 
     def rest(self) -> None:
-        """Note that the owner stops ticking."""
+        """Note that the owner stops ticking this replica, until `on_awake`."""
         self._ticked = False
         self._resting_since = self._environment.ticks_now()
 
     @property
     def rested_ticks(self) -> int:
-        """The number of ticks of the machine's clock that were not counted here."""
+        """The ticks of the monotonic clock since the owner stopped ticking; 0 while it ticks, or has no clock."""
         now = self._environment.ticks_now()
         return 0 if self._ticked or now is None or self._resting_since is None else now - self._resting_since
 
@@ -351,7 +353,10 @@ class ReadyExecutor:
         core = self.core
         if self.persister.full and self.callers.tick >= self._warning_due_tick:
             self._warning_due_tick = self.callers.tick + _WARNING_TICKS
-            what = "T %s P %s cannot write its log or its metadata; it waits, and refuses writes, until it can: %s"
+            what = (
+                "T %s P %s cannot write its log or its metadata: %s. Nothing that was acknowledged is lost. It tries "
+                "again each second and refuses writes until it succeeds: free space or the resource that is named"
+            )
             _log.warning(what, self.tablet_id, core.uuid, self.persister.refusal)
         if core.role is not Role.LEADER:
             self._leadership_lost()  # it may have been lost before we noticed that the disk makes no progress

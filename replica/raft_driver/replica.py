@@ -177,7 +177,8 @@ class Replica:
 
     @property
     def may_rest(self) -> bool:
-        """Whether the replica needs no ticks: its group is quiet, and no caller waits."""
+        """Whether the replica needs no ticks now: it does not run, or its group is quiet, nothing waits to be written
+        or applied, and no caller waits."""
         return (running := self._running) is None or running.may_rest
 
     def rest(self) -> bool:
@@ -210,8 +211,8 @@ class Replica:
     def step(self, message: Message) -> str:
         """Handle one message of a peer. Without a running core, AppendEntries are answered with the reason for that.
 
-        Returns why the message was refused as one that no honest peer sends; then nothing has changed. Returns an empty
-        text if the message was handled, or dropped because there was no room.
+        Returns why the message was refused: no honest peer sends it, or its times are too far ahead; then nothing has
+        changed. Returns an empty text if the message was handled, or dropped because there was no room.
         """
         if (running := self._running) is None:
             return self._answer_absent(message)

@@ -465,7 +465,7 @@ MUTANTS = (
         function="Persister._append_held",
         before="""
             if self._log_queue_full:
-                return  # what is queued ends, and then this goes on
+                return  # `_appended` calls this again when the entries in the queue are durable
         """,
         after="",
     ),
