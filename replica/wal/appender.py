@@ -44,16 +44,16 @@ class Appender:
     next_number: int
     end: Newest
     recorded: Newest
-    size_bytes: int
+    next_segment_bytes: int
     threads: TurnThreads | None
     _active: ActiveSegment | None = field(default=None, init=False)
     _info: SegmentInfo | None = field(default=None, init=False)
     _retry_at_bytes: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._end, self._end_said = self.end, self.recorded
+        self._end, self._recorded_end = self.end, self.recorded
         """The end of the files, and the end that the record beside them names."""
-        self._next_size = self.size_bytes
+        self._next_size = self.next_segment_bytes
         self._next = NextSegment(self.disk, self.folder, self.tablet_id, threads=self.threads)
 
     def write(self, slots: Sequence[Reservation]) -> GroupCommit:
@@ -124,7 +124,7 @@ class Appender:
                 raise
             self._next_size = self.options.segment_size_bytes_first  # there may be room for so much
             return self._segment_for(first_index)
-        self._end = self._end_said = Newest(taken.number, taken.written_bytes, self._end.last)
+        self._end = self._recorded_end = Newest(taken.number, taken.written_bytes, self._end.last)
         self.next_number += 1
         self._next_size = min(2 * self._next_size, self.options.segment_size_bytes_max)
         self._retry_at_bytes = 0
@@ -144,11 +144,11 @@ class Appender:
     def repair_record(self) -> bool:
         """Write the record of the log's end again if it is not as it was written last; returns whether it was not."""
         try:
-            if read_newest(self.disk, self.folder) == self._end_said:
+            if read_newest(self.disk, self.folder) == self._recorded_end:
                 return False
         except (Corruption, DiskFailure):
             pass
-        save_newest(self.disk, self.folder, self._end_said)
+        save_newest(self.disk, self.folder, self._recorded_end)
         return True
 
     def close(self, *, trusted: bool) -> None:
@@ -168,8 +168,8 @@ class Appender:
     def _finish(self, active: ActiveSegment | None) -> None:
         if active is not None:
             active.finish()
-        if self._end != self._end_said or self.disk.exists(self.folder):
-            self._end_said = self._end
+        if self._end != self._recorded_end or self.disk.exists(self.folder):
+            self._recorded_end = self._end
             self.repair_record()  # also one that was damaged since it was written
 
     def _tidy(self, step: Callable[[], None]) -> None:

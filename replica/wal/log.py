@@ -86,7 +86,7 @@ class Log:
             next_number=found.next_number,
             end=found.end,
             recorded=found.newest,
-            size_bytes=min(max(2 * previous, options.segment_size_bytes_first), options.segment_size_bytes_max),
+            next_segment_bytes=min(max(2 * previous, options.segment_size_bytes_first), options.segment_size_bytes_max),
             threads=threads.preallocating if threads is not None else None,
         )
 

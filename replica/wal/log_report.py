@@ -8,7 +8,7 @@ from nyala.replica.types import Disk, OpId
 
 from .handles import SegmentInfo
 from .index import TermRuns
-from .recovery import read_all, standing_mark, worse
+from .recovery import joined_marks, read_all, standing_mark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def inspect_log(disk: Disk, folder: str, tablet_id: str) -> LogReport:
     if broken is not None:
         info, damage = broken
         if damage.withheld is not None:
-            withheld = worse(damage.withheld, withheld)
+            withheld = joined_marks(damage.withheld, withheld)
         else:
             torn = f"{damage.what}: {info.name} byte {damage.byte_offset}"
     return LogReport(segments=tuple(found.segments), terms=found.index.terms, withheld=withheld, torn=torn)

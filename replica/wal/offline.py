@@ -10,7 +10,7 @@ from nyala.replica.types import Corruption, Disk, Entry, check
 from .format import decode_entry
 from .handles import Replay
 from .reader import Survivors, read_entries
-from .recovery import Recovered, read_all, read_withheld, worse
+from .recovery import Recovered, joined_marks, read_all, read_withheld
 
 
 def read_offline(disk: Disk, folder: str, tablet_id: str) -> Replay:
@@ -21,7 +21,7 @@ def read_offline(disk: Disk, folder: str, tablet_id: str) -> Replay:
     if broken is not None:
         info, damage = broken
         if damage.withheld is not None:
-            withheld = worse(damage.withheld, withheld)
+            withheld = joined_marks(damage.withheld, withheld)
         for data in damage.kept:
             entry, problem, *_ = decode_entry(io.BytesIO(data), found.headers[info.number])
             check(not problem, "a kept entry is whole", segment=info.name, problem=problem)

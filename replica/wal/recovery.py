@@ -96,7 +96,7 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
         if damage.withheld is not None:
             # An earlier start may have withheld more than this one can find.
             mark = standing_mark(disk, folder, out.index.terms.last)
-            _save_withheld(disk, folder, worse(damage.withheld, mark))
+            _save_withheld(disk, folder, joined_marks(damage.withheld, mark))
         if damage.kept:
             _rewrite_end(disk, f"{folder}/{info.name}", out.headers[info.number], damage)
             out, again = read_all(disk, folder, tablet_id, Newest())  # less of it is left than the record says
@@ -308,7 +308,7 @@ def standing_mark(disk: Disk, folder: str, last: OpId) -> OpId | None:
     return mark if mark is not None and last.index < mark.index else None
 
 
-def worse(one: OpId, other: OpId | None) -> OpId:
+def joined_marks(one: OpId, other: OpId | None) -> OpId:
     """The OpId to withhold for two damages: the higher term and the higher index, because either may be a lower
     bound."""
     if other is None:

@@ -30,8 +30,8 @@ MUTANTS = (
                 "record is written without need",
                 "replica/wal/appender.py",
                 "Appender.repair_record",
-                "== self._end_said:",
-                "== self._end_said and not self.folder:",
+                "== self._recorded_end:",
+                "== self._recorded_end and not self.folder:",
             ),
             (
                 "record goes into a lost folder",
@@ -44,7 +44,7 @@ MUTANTS = (
                 "record of appends is written",
                 "replica/wal/appender.py",
                 "Appender.repair_record",
-                "save_newest(self.disk, self.folder, self._end_said)",
+                "save_newest(self.disk, self.folder, self._recorded_end)",
                 "save_newest(self.disk, self.folder, self._end)",
             ),
             (

@@ -68,7 +68,7 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_opening.py::test_second_damage_adds_to_the_mark_of_the_first",
         file="replica/wal/recovery.py",
         function="recover",
-        before="_save_withheld(disk, folder, worse(damage.withheld, mark))",
+        before="_save_withheld(disk, folder, joined_marks(damage.withheld, mark))",
         after="_save_withheld(disk, folder, damage.withheld)",
     ),
     Mutant(
@@ -144,7 +144,7 @@ MUTANTS = (
         rows="CN-22,D-7",
         test="tests/unit/wal/test_wal_misplaced.py::test_two_lost_ends_withhold_the_higher_term_and_the_higher_index",
         file="replica/wal/recovery.py",
-        function="worse",
+        function="joined_marks",
         before="return OpId(max(one.term, other.term), max(one.index, other.index))",
         after="return max(one, other)",
     ),
@@ -404,7 +404,7 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_end.py::test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held",
         file="replica/wal/appender.py",
         function="Appender._finish",
-        before="self._end_said = self._end",
+        before="self._recorded_end = self._end",
         after="pass",
     ),
     Mutant(
@@ -440,7 +440,7 @@ MUTANTS = (
         test=f"{_FULL}opens_without_a_new_record_and_writes_it_at_its_close",
         file="replica/wal/appender.py",
         function="Appender._finish",
-        before="self._end_said = self._end",
+        before="self._recorded_end = self._end",
         after="pass",
     ),
     Mutant(
@@ -518,8 +518,8 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_end.py::test_segment_that_never_got_an_entry_is_the_end_that_is_recorded",
         file="replica/wal/appender.py",
         function="Appender._segment_for",
-        before="self._end = self._end_said = Newest(",
-        after="self._end_said = Newest(",
+        before="self._end = self._recorded_end = Newest(",
+        after="self._recorded_end = Newest(",
     ),
     Mutant(
         name="log's end is not missed",

@@ -9,7 +9,7 @@ import pytest
 
 from nyala.replica.types import Corruption, Entry, OpId
 from nyala.replica.wal import Log, SegmentInfo, dump_segment, inspect_log, read_offline, verify_segment
-from nyala.replica.wal.recovery import worse
+from nyala.replica.wal.recovery import joined_marks
 from tests.harness.sim_disk import SECTOR_BYTES, SimDisk
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, build, entries, entry, open_log, segment_paths
 
@@ -199,8 +199,8 @@ def test_two_lost_ends_withhold_the_higher_term_and_the_higher_index() -> None:
         (OpId(5, 1), OpId(5, 9), OpId(5, 9)),
         (OpId(3, 9), OpId(5, 9), OpId(5, 9)),
     ):
-        assert worse(one, other) == worse(other, one) == both
-        assert worse(one, None) == one
+        assert joined_marks(one, other) == joined_marks(other, one) == both
+        assert joined_marks(one, None) == one
 
 
 def test_zeros_or_a_torn_write_in_the_place_of_the_last_block_are_still_a_tear() -> None:
