@@ -11,7 +11,7 @@ from nyala.replica.types import Action, ConfigEdit, Decision, EditKind, Member
 from .desired_changes import ChangeState, change_state, copy_is_under_way
 from .membership import Advice, Need, advise, can_commit, healthy_voters
 from .placement import replacements_for, replica_load
-from .views import Caps, ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView, seen_leaving
+from .views import Caps, ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView, with_leaving_marked
 from .witnesses import demoted, demoted_again, restored, wants_witness
 
 
@@ -76,7 +76,11 @@ class _Evaluation:
         goes = {wanted.from_uuid} if wanted and wanted.kind in (ChangeKind.DEMOTE, ChangeKind.REMOVE) else set()
         leaving = self.draining | goes
         advice = advise(
-            seen_leaving(tablet, leaving), keep=keep, leaving=leaving, load=self.replicas, quiescing=self.quiescing
+            with_leaving_marked(tablet, leaving),
+            keep=keep,
+            leaving=leaving,
+            load=self.replicas,
+            quiescing=self.quiescing,
         )
         if advice.need is Need.EVICT:
             return self._evict(tablet, advice, wanted)

@@ -155,7 +155,7 @@ def _evict(
             continue
         if is_lost(tablet, member) and stand_in(tablet) is not None:
             return Advice(Need.DEMOTE, member.uuid, "it is lost, and a witness votes in its place")
-        why = f"{len(tablet.config.voters)} voters of {tablet.replication_factor} wanted; {_mark(tablet, member)}"
+        why = f"{len(tablet.config.voters)} voters of {tablet.replication_factor} wanted; {_condition(tablet, member)}"
         if member.uuid != tablet.leader_uuid:
             return Advice(Need.EVICT, member.uuid, why)
         target = transfer_target(tablet, load, quiescing)
@@ -171,7 +171,7 @@ def _is_awaited(tablet: TabletView, member: Member) -> bool:
 
 def _why_evict_non_voter(tablet: TabletView, member: Member, kept: bool) -> str:
     if tablet.health_of(member.uuid).failed:
-        return f"non-voter {_mark(tablet, member)}"
+        return f"non-voter {_condition(tablet, member)}"
     if kept:
         return ""
     spare = spare_voters(tablet)
@@ -218,7 +218,7 @@ def may_leave(tablet: TabletView, member: Member) -> bool:
     return healthy >= tablet.replication_factor
 
 
-def _mark(tablet: TabletView, member: Member) -> str:
+def _condition(tablet: TabletView, member: Member) -> str:
     return f"{tablet.health_of(member.uuid).name}{', marked for replacement' if member.replace else ''}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nyala.replica.types import Address, Member, RaftConfig, Report, some_of
 
-from .views import ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView, seen_leaving
+from .views import ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView, with_leaving_marked
 
 SPARE_US = 60_000_000
 """The difference of clocks that is allowed between the masters and a job, and more time for a record to come again."""
@@ -150,7 +150,7 @@ def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[s
     leaving = frozenset(u for u, s in servers.items() if s.draining) - away
     return ClusterView(
         servers=tuple(servers[u] for u in sorted(servers)),
-        tablets=tuple(seen_leaving(tablets[t], leaving) for t in sorted(tablets)),
+        tablets=tuple(with_leaving_marked(tablets[t], leaving) for t in sorted(tablets)),
         now_us=now_us,
     )
 

@@ -254,7 +254,7 @@ class Moves(list[Move]):
         """Numbers of moves below which replicas and leaders cannot be even in numbers; None: not computed."""
 
 
-def seen_leaving(tablet: TabletView, leaving: Set[str]) -> TabletView:
+def with_leaving_marked(tablet: TabletView, leaving: Set[str]) -> TabletView:
     """Return `tablet` with every member whose uuid is in `leaving` seen as marked for replacement.
 
     The mark is not written, so nothing has to be undone when the retirement of the server is withdrawn.

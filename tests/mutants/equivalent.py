@@ -135,7 +135,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         file="replica/policy/views.py",
-        function="seen_leaving",
+        function="with_leaving_marked",
         before="if leaving.isdisjoint(m.uuid for m in tablet.config.members):",
         after="if False:",
         reason="It saves a copy; with nobody leaving, the copy is equal to the tablet.",

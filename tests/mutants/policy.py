@@ -421,7 +421,7 @@ MUTANTS = (
             "test_decide_a_retired_server_is_emptied_and_never_below_the_factor"
         ),
         file="replica/policy/views.py",
-        function="seen_leaving",
+        function="with_leaving_marked",
         before="m.replace or m.uuid in leaving",
         after="m.replace",
     ),
