@@ -34,7 +34,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True)
 class Advice:
-    """The next step. `uuid` is the member to evict, or the one to lead."""
+    """The next step. `uuid` is the member that it concerns; of a TRANSFER the one that shall lead; empty for ADD."""
 
     need: Need
     uuid: str = ""
@@ -45,7 +45,8 @@ _NOTHING = Advice(Need.NOTHING)
 
 
 def is_under_replicated(tablet: TabletView) -> bool:
-    """Whether viable voters and learners on their way are too few. UNKNOWN counts as viable."""
+    """Whether the tablet needs another replica: too few voters and learners are viable, that is neither failed nor
+    marked `replace`. UNKNOWN counts as viable."""
     viable = 0
     for member in tablet.config.members:
         lost = tablet.health_of(member.uuid).failed
@@ -55,9 +56,8 @@ def is_under_replicated(tablet: TabletView) -> bool:
 
 
 def is_at_rest(tablet: TabletView, draining: Set[str]) -> bool:
-    """Whether nothing is to be decided of `tablet`, whatever the other tablets and the servers are: nothing is desired
-    of it, as many members as are wanted vote, there are no others, and none is marked, lost, or on a server in
-    `draining`."""
+    """Whether no state of the other tablets and of the servers can cause a decision about `tablet`. It has no desired
+    change, RF members all of which vote, and none that is marked, failed or on a server in `draining`."""
     members = tablet.config.members
     return (
         tablet.desired is None
@@ -68,15 +68,15 @@ def is_at_rest(tablet: TabletView, draining: Set[str]) -> bool:
 
 
 def healthy_voters(tablet: TabletView, without: str = "") -> int:
-    """Return how many voters are certainly there, not counting `without`."""
+    """Return how many voters other than `without` are HEALTHY."""
     voters = tablet.config.voters
     return sum(tablet.health_of(u) is Health.HEALTHY for u in voters if u != without)
 
 
 def can_commit(tablet: TabletView, without: str = "") -> bool:
-    """Whether the voters that are certainly there can commit a change, in the config that lacks `without`.
+    """Whether the HEALTHY voters can commit a change in the config without the voter `without`.
 
-    A change holds from its append on, so the removal of a voter is committed by the majority of those who stay.
+    A change is in force from its append on, so a majority of the voters that stay commits the removal of a voter.
     """
     voters = [u for u in tablet.config.voters if u != without]
     return healthy_voters(tablet, without) >= len(voters) // 2 + 1
@@ -97,8 +97,8 @@ def evict_rank(member: Member, health: Health) -> int:
 
 
 def transfer_target(tablet: TabletView, load: Mapping[str, int], quiescing: Set[str] = frozenset()) -> str:
-    """Return the healthy voter that should lead next: not marked, least loaded; empty if there is none on a server that
-    takes leaderships."""
+    """Return the healthy voter with data that should lead next; empty if there is none on a server that is not
+    quiescing. An unmarked voter comes before a marked one, then the least loaded comes first."""
     fit = [
         (m.replace, load.get(m.uuid, 0), m.uuid)
         for m in tablet.config.members
@@ -118,8 +118,10 @@ def advise(
 ) -> Advice:
     """Return what `tablet` needs next, or NOTHING. Pure, total, and safe to follow at any time.
 
-    `keep` names members that leave last, because a desired change has just added them; `leaving` those that count as
-    marked because their server retires, so that they do not come back; `load` breaks ties, the most loaded first.
+    `keep`: members that leave last, because a desired change has just added them. `leaving`: members that count as
+    marked, because their server retires or a desired change removes or demotes them; none of them is restored. `load`:
+    the replicas of each server; among equals the most loaded leaves first and the least loaded leads. `quiescing`: the
+    servers that take no leadership.
     """
     if not tablet.leader_uuid or tablet.pending:
         return _NOTHING
@@ -164,8 +166,8 @@ def _evict(
 
 
 def _is_awaited(tablet: TabletView, member: Member) -> bool:
-    """Whether another member may leave soon instead. The member waits for its data, or has not reported yet, as after a
-    restart. Until then the others do not suffice without it, and once it counts it need not leave."""
+    """Whether a kept member waits for its data, or is UNKNOWN, as after a restart. It does not leave then: until it
+    counts, the others do not suffice without it, and once it counts, another member may leave instead."""
     return stands_in(member) or (tablet.health_of(member.uuid) is Health.UNKNOWN and not member.replace)
 
 
@@ -176,7 +178,7 @@ def _why_evict_non_voter(tablet: TabletView, member: Member, kept: bool) -> str:
         return ""
     spare = spare_voters(tablet)
     if (member.promote or member.replace) and spare >= tablet.replication_factor:
-        return f"{spare} healthy voters suffice; nobody needs the non-voter"
+        return f"{spare} healthy voters suffice, so the non-voter is not needed"
     return ""
 
 
@@ -201,9 +203,9 @@ def _of_demoted(tablet: TabletView, member: Member) -> Advice | None:
 
 
 def may_leave(tablet: TabletView, member: Member) -> bool:
-    """Whether the voter can go: the rest can commit, and it has failed or RF healthy voters stay.
+    """Whether the voter may leave: the other voters can commit, and it has failed or RF healthy voters stay.
 
-    An unmarked voter goes only if RF healthy unmarked voters stay. A stand-in witness is not counted among them.
+    An unmarked voter leaves only if RF healthy unmarked voters stay. A stand-in witness is not counted among them.
     """
     if not can_commit(tablet, member.uuid):
         return False
