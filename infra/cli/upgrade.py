@@ -34,7 +34,7 @@ def status(masters: Masters = "", as_json: Json = False) -> None:
         (p.kind, p.uuid[:8], p.address or "", p.version or silent, p.level or "", p.finalized or "")
         for p in view.processes
     ]
-    print_table("processes", ("kind", "uuid", "address", "version", "knows level", "has heard of"), rows)
+    print_table("processes", ("kind", "uuid", "address", "version", "highest level", "cluster's level"), rows)
     console.print(tools.upgrade_words(view))
 
 
@@ -68,7 +68,9 @@ def finalize(
     was = "as before" if after == before else f"it was {before}"
     typer.echo(f"the cluster's feature level is {after}, {was}")
     for process in unheard:
-        typer.echo(f"{process.kind} {process.uuid} has not heard of it within {HEAR_S:g} s: look at its log", err=True)
+        typer.echo(
+            f"{process.kind} {process.uuid} has not learned the level within {HEAR_S:g} s: look at its log", err=True
+        )
 
 
 def _told(connected: Client, level: int) -> list[tools.ProcessBuild]:

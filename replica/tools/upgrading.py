@@ -98,7 +98,7 @@ def upgrade_words(view: UpgradeView) -> str:
     at = f"the cluster is at feature level {view.finalized}"
     if view.newest <= view.finalized:
         if unheard := view.unheard(view.finalized):
-            return f"{at}; {_names(unheard)} will hear of it at the next heartbeat"
+            return f"{at}; {_names(unheard)} will learn it at the next heartbeat"
         return f"{at}, the highest that its builds know: nothing is to be finalized"
     if behind := view.behind(view.newest):
         return (
