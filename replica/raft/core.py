@@ -164,7 +164,7 @@ class RaftCore:
 
     @property
     def withheld(self) -> OpId | None:
-        """The damaged end of the log that may have been acknowledged; None if there is none or it is healed. D-7."""
+        """The damaged tail of the log that may have been acknowledged; None if there is none or it is healed. D-7."""
         return self._s.hard.withheld
 
     def peer_status(self) -> list[PeerStatus]:

@@ -11,7 +11,7 @@ from .ready import HardState
 
 @dataclass(slots=True, kw_only=True)
 class PersistentState:
-    """Term, vote, configs and the lost end of the log, as they are now; the driver makes them durable.
+    """Term, vote, configs and the damaged tail of the log, as they are now; the driver makes them durable.
 
     Invariants: the term never falls; `voted_for` changes at most once per term, from None. configs[0] is the last
     committed config, the others are those of later CONFIG entries of the log, in order; the last one is in force
@@ -22,7 +22,7 @@ class PersistentState:
     voted_for: str | None
     configs: list[RaftConfig]
     withheld: OpId | None
-    """Last OpId of a damaged end of the log that may have been acknowledged; see DIVERGENCES D-7."""
+    """Last OpId of a damaged tail of the log that may have been acknowledged; see DIVERGENCES D-7."""
     no_data: bool
     """Whether the disk has a log and no rows, whatever the config says; then this replica is never electable."""
     term_found: int
@@ -66,7 +66,7 @@ class PersistentState:
         return HardState(self.term, self.voted_for)
 
     def healed(self, durable: OpId) -> bool:
-        """Whether there is a damaged end, and the log, durable up to `durable`, has the lost entries again. That is so
+        """Whether there is a damaged tail, and the log, durable up to `durable`, has the lost entries again. That is so
         once the log reaches the lost index, or a term in which no entry can have been lost: the leader that sent those
         entries has everything committed, by log matching (D-7).
         """

@@ -149,7 +149,7 @@ class State:
         self.heal_withheld()
 
     def heal_withheld(self) -> None:
-        """Forget the mark of the damaged end once the durable log is past it."""
+        """Forget the mark of the damaged tail once the durable log is past it."""
         if self.hard.healed(self.durable):
             self.trace(f"damaged tail {self.hard.withheld} is healed at {self.durable}")
             self.hard.withheld = None

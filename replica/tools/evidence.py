@@ -35,7 +35,7 @@ class ReplicaEvidence:
     term: int = 0
     last: OpId = ZERO_OPID
     withheld: OpId = ZERO_OPID
-    """The highest OpId of the log's damaged end, which is lost and may have been acknowledged."""
+    """The highest OpId of the log's damaged tail, which is lost and may have been acknowledged."""
     commit_index: int = 0
     """Entries up to this one are committed, and later ones may be; a stopped server has no later index on disk."""
     last_time: int = 0

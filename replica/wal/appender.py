@@ -42,9 +42,13 @@ class Appender:
     options: WalOptions
     _: KW_ONLY
     next_number: int
+    """The number of the next segment."""
     end: Newest
+    """The end of the files when the log was opened."""
     recorded: Newest
+    """The end that the record beside them named then."""
     next_segment_bytes: int
+    """The length to which the first segment that this appender makes is preallocated."""
     threads: TurnThreads | None
     _active: ActiveSegment | None = field(default=None, init=False)
     _info: SegmentInfo | None = field(default=None, init=False)
@@ -52,15 +56,15 @@ class Appender:
 
     def __post_init__(self) -> None:
         self._end, self._recorded_end = self.end, self.recorded
-        """The end of the files, and the end that the record beside them names."""
+        """The present end of the files, and the end that `.newest-segment` names."""
         self._next_size = self.next_segment_bytes
         self._next = NextSegment(self.disk, self.folder, self.tablet_id, threads=self.threads)
 
     def write(self, slots: Sequence[Reservation]) -> GroupCommit:
-        """Append all entries of the slots as one block and make it durable.
+        """Append all entries of the reservations `slots` as one block and make it durable.
 
-        After NO_SPACE or ResourcesExhausted, nothing of it is in the log, and a later write may succeed. After any
-        other error, the state of the file is unknown, and this appender must not be used again.
+        After NO_SPACE or ResourcesExhausted, nothing of the block is in the log, and a later write may succeed. After
+        any other error, the state of the file is unknown, and this appender must not be used again.
         """
         self.disk.crash_point("wal.before_append")
         segment = self._segment_for(slots[0].entries[0].opid.index)
@@ -103,10 +107,10 @@ class Appender:
             self._next.start(self._next_size)
 
     def _segment_for(self, first_index: int) -> ActiveSegment:
-        """The segment for the next block: a prepared one if there is one, else the present one, else a new one.
+        """The segment for the next block: a prepared one if there is one, else the one in use, else a new one.
 
-        The present one does not count if it has no block yet (its first one found no room) and its header names another
-        index, because entries before it were truncated meanwhile.
+        The one in use does not count if it has no block yet, because there was no room, and its header names another
+        first index, because entries were truncated since.
         """
         active = usable = self._active
         if active is not None and active.is_empty and active.header.first_index != first_index:
@@ -142,7 +146,7 @@ class Appender:
             active.finish()
 
     def repair_record(self) -> bool:
-        """Write the record of the log's end again if it is not as it was written last; returns whether it was not."""
+        """Write `.newest-segment` again unless it is as it was written last. Returns whether it had to."""
         try:
             if read_newest(self.disk, self.folder) == self._recorded_end:
                 return False
@@ -170,13 +174,16 @@ class Appender:
             active.finish()
         if self._end != self._recorded_end or self.disk.exists(self.folder):
             self._recorded_end = self._end
-            self.repair_record()  # also one that was damaged since it was written
+            self.repair_record()  # also if it was damaged since it was written
 
     def _tidy(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Refused as error:  # a disk refuses nothing but what may pass
-            _log.warning("T %s a file of the log is tidied up when it is opened again: %s", self.tablet_id, error)
+        except Refused as error:  # the disk is full or a resource is exhausted: a disk refuses for no other reason
+            _log.warning(
+                "T %s the log was closed, and a file of it could not be cut, removed or recorded; nothing is lost, the "
+                "next opening does it: %s", self.tablet_id, error,
+            )  # fmt: skip
 
 
 def _gather(slots: Sequence[Reservation], segment: int) -> tuple[list[bytes], list[int]]:

@@ -13,8 +13,8 @@ class Replay:
     """The entries that the log had when it was opened.
 
     `entries` are in index order; a later entry at one index replaces the earlier one. Each iteration reads them from
-    disk, and must end before the first append or truncation. `withheld` is the highest OpId that the end lost and that
-    may have been acknowledged; it is not among the entries.
+    disk, and must end before the first append or truncation. `withheld` is the highest OpId that a damaged tail lost
+    and that may have been acknowledged; it is not among the entries.
     """
 
     entries: Iterable[Entry]

@@ -488,7 +488,7 @@ class Log:
         return mark is not None and repair_withheld(self._disk, self._folder, mark)
 
     def forget_withheld(self) -> None:
-        """Remove the mark of a lost end, whose entries are back: a later start need not withhold anything."""
+        """Remove the mark of a damaged tail whose entries are back: a later start need not withhold its vote."""
         with self._io:
             self._withheld = None
             forget_withheld(self._disk, self._folder)

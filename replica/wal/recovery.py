@@ -30,8 +30,7 @@ from .zeros import STATEMENT_BYTES
 
 _log = logging.getLogger(__name__)
 WITHHELD_NAME = "withheld"
-"""The mark beside the segments that a group commit at the end was damaged, whose last OpId may have been
-acknowledged."""
+"""The file that marks a damaged tail. It holds the last OpId that the log lost and that may have been acknowledged."""
 _WITHHELD_MAGIC = b"NYLAWH01"
 _WITHHELD = struct.Struct("<8sqq")
 _NAME = re.compile(r"^wal-(\d{9,})$")
@@ -58,7 +57,7 @@ class Recovered:
     headers: dict[int, Header] = field(default_factory=dict)
     withheld: OpId | None = None
     written: SeenOpIds = field(default_factory=SeenOpIds)
-    """All OpIds that were written, including those that were replaced since."""
+    """All OpIds that were written, including those of entries that later ones replaced."""
     newest: Newest = field(default_factory=Newest)
     """The content of the record beside the segments."""
     latest_time: int = 0
@@ -75,7 +74,7 @@ class Recovered:
 
     @property
     def end(self) -> Newest:
-        """Where the segments end, which the record says too, unless a full disk refused it."""
+        """The present end of the segments. The record names it too, unless there was no room to write the record."""
         if not self.segments:
             return Newest()
         return Newest(self.segments[-1].number, self.segments[-1].length_bytes, self.index.terms.last)
@@ -110,7 +109,7 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
 def read_all(
     disk: Disk, folder: str, tablet_id: str, newest: Newest | None = None
 ) -> tuple[Recovered, tuple[SegmentInfo, Damage] | None]:
-    """Read everything that is whole, and the damaged end if there is one. Changes nothing.
+    """Read everything that is whole, and the damaged tail if there is one. Changes nothing.
 
     `newest`: the length that the log must have, instead of the record's.
     """
@@ -141,8 +140,7 @@ def read_all(
 
 
 def _header(disk: Disk, path: str, name: str) -> Header:
-    """The header; Corruption if there is none: a segment gets its name only with a synced header, so this one had
-    entries."""
+    """The header. Corruption if there is none, because a segment gets its name only after its header is synced."""
     file = disk.open(path)
     try:
         data = file.pread(HEADER_BYTES_MAX, 0)
@@ -163,8 +161,8 @@ def _check_place(header: Header, tablet_id: str, number: int, name: str, out: Re
 def _check_start(
     header: Header, name: str, out: Recovered, broken: tuple[SegmentInfo, Damage] | None, mark: OpId | None
 ) -> None:
-    """Raise Corruption if whole blocks before the segment are missing: it is begun when everything before its first
-    index is durable."""
+    """Raise Corruption if whole blocks before the segment are missing: a log begins a segment only when every entry
+    before its first index is durable."""
     if not out.segments:
         return
     damage = broken[1] if broken is not None else None
@@ -178,10 +176,10 @@ def _check_start(
 
 
 def _check_after(header: Header, info: SegmentInfo, before: OpId, out: Recovered, lost: OpId | None) -> None:
-    """Raise Corruption if the header names another entry before it than the log has.
+    """Raise Corruption if the last entry before the segment is not the one that its header names.
 
-    Indexes alone do not show that blocks were cut off which had replaced others, because those others would be back. A
-    segment without an entry was begun after the `lost` entry, if there is one.
+    Indexes alone do not show it: if the blocks that were cut off had replaced older entries, the older ones would be
+    back. A segment without an entry may have been begun after an entry that is `lost` now.
     """
     if header.after in (None, before) or not out.segments or (lost is not None and info.last_index < info.first_index):
         return
@@ -190,7 +188,7 @@ def _check_after(header: Header, info: SegmentInfo, before: OpId, out: Recovered
 
 
 def _end(damage: Damage, header: Header, out: Recovered) -> OpId:
-    """The log's last whole entry."""
+    """The OpId of the log's last whole entry, those in the damaged block included."""
     if not damage.kept:
         return out.index.terms.last
     return decode_entry(io.BytesIO(damage.kept[-1]), header).entry.opid
@@ -228,7 +226,7 @@ def _walk(
 
 
 def _judge_length(header: Header, found: Walk, out: Recovered) -> Damage | None:
-    """The damage at a segment's end, given how much of it is known to be durable. If it ends before that, it is no
+    """The damage at a segment's end. If the segment ends before the length that is known to be durable, this is no
     tear: entries were lost that may have been acknowledged."""
     newest, damage = out.newest, found.damage
     if newest.number != header.segment or found.content_end >= newest.length_bytes:
@@ -238,7 +236,7 @@ def _judge_length(header: Header, found: Walk, out: Recovered) -> Damage | None:
     size = sum(map(len, damage.kept))
     frame_bytes = len(encode_long(len(damage.kept)) + encode_long(size))
     if damage.byte_offset + frame_bytes + size + MARKER_BYTES == newest.length_bytes:
-        return replace(damage, withheld=None)  # every entry is left of the block that is known to be the last
+        return replace(damage, withheld=None)  # every entry of the last durable block is left
     last = _end(damage, header, out)
     # An older entry may be left at the same index, or at a higher one: the mark must lie above what is there.
     withheld = OpId(max(last.term, newest.last.term), max(last.index + 1, newest.last.index))
@@ -291,8 +289,8 @@ def read_withheld(disk: Disk, folder: str) -> OpId | None:
 
 
 def repair_withheld(disk: Disk, folder: str, withheld: OpId) -> bool:
-    """Write the mark again if it is not this one; returns whether it was not. Without it, the next start would vote
-    although its log lost entries that may have been acknowledged."""
+    """Write the mark again unless the file holds this one. Returns whether it had to. Without the mark, the replica
+    would vote after its next start, although its log lost entries that may have been acknowledged."""
     try:
         if read_withheld(disk, folder) == withheld:
             return False
@@ -303,14 +301,13 @@ def repair_withheld(disk: Disk, folder: str, withheld: OpId) -> bool:
 
 
 def standing_mark(disk: Disk, folder: str, last: OpId) -> OpId | None:
-    """The mark, unless a log that ends at `last` has reached its index again."""
+    """The mark; None if there is none, or if a log that ends at `last` has reached the mark's index again."""
     mark = read_withheld(disk, folder)
     return mark if mark is not None and last.index < mark.index else None
 
 
 def joined_marks(one: OpId, other: OpId | None) -> OpId:
-    """The OpId to withhold for two damages: the higher term and the higher index, because either may be a lower
-    bound."""
+    """The mark that covers two damages: the higher term and the higher index, because each may be a lower bound."""
     if other is None:
         return one
     return OpId(max(one.term, other.term), max(one.index, other.index))
@@ -325,7 +322,7 @@ def _load_withheld(disk: Disk, folder: str, last: OpId) -> OpId | None:
 
 
 def forget_withheld(disk: Disk, folder: str) -> None:
-    """Remove the mark, if there is one. A power cut may bring it back, which withholds more than need be."""
+    """Remove the mark, if there is one. A power cut may bring it back: then a vote is withheld without need."""
     if disk.exists(f"{folder}/{WITHHELD_NAME}"):
         disk.remove(f"{folder}/{WITHHELD_NAME}")
 
@@ -350,7 +347,9 @@ def _settle(disk: Disk, folder: str, out: Recovered) -> None:
     stranded = []
     while _is_stranded(out):
         stranded.append(out.segments.pop().name)
-    if out.newest != out.end:  # of an earlier build or a copy, not closed, or damaged (the mark is written already)
+    if out.newest != out.end:
+        # An earlier build or a copy left no record, the log was not closed, or its tail is damaged: then the mark is
+        # written already.
         _record_end(disk, folder, out)
     for name in stranded:
         disk.remove(f"{folder}/{name}")
@@ -364,13 +363,17 @@ def _record_end(disk: Disk, folder: str, out: Recovered) -> None:
     except Refused as refused:
         if refused.code is not Code.NO_SPACE or out.newest[:2] > out.end[:2]:
             raise
-        _log.warning("%s: the record of the log's end is written when the log is closed: %s", folder, refused)
+        _log.warning(
+            "%s: no room for the record of the log's end: %s. Nothing is lost, and it will be written when the log is "
+            "closed. Free space on the disk", folder, refused,
+        )  # fmt: skip
         return
     out.newest = out.end
 
 
 def _is_stranded(out: Recovered) -> bool:
-    """Whether the newest segment was begun after entries that the log lost: the next one would begin before it."""
+    """Whether the newest segment has no entry and was begun after entries that the log lost. These come back in a later
+    segment, with a lower first index."""
     if len(out.segments) < 2:
         return False
     info, last = out.segments[-1], out.index.terms.last

@@ -1,4 +1,4 @@
-"""Walks over a segment from its first block to its end, and judges a damaged end.
+"""Walks over a segment from its first block to its end, and judges a damaged tail.
 
 A group commit is synced before the next is written. So a crash can tear only the last block of a log. Everything else
 that is broken was durable once, and may have been acknowledged.

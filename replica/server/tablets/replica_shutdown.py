@@ -76,7 +76,7 @@ class ReplicaShutdown:
         """
         superblock, cmeta = hosted.superblock, hosted.cmeta
         if hosted.replica is not None:
-            # Entries of a damaged end are not in the log, but they may have been acknowledged.
+            # Entries of a damaged tail are not in the log, but they may have been acknowledged.
             withheld = hosted.replica.withheld
             ended = LastLogged(max(await self.halt(hosted), withheld or ZERO_OPID), known=withheld is None)
             hosted.stopped_at = ended
