@@ -6,7 +6,7 @@ import os
 import threading
 from typing import Any
 
-from nyala.replica.rpc import ANY_MEMBER, MASTER_ROLE, Credentials, channel_to, pb_grpc, tls_problem
+from nyala.replica.rpc import ANY_MEMBER, MASTER_ROLE, REFRESH_S, Credentials, channel_to, pb_grpc, tls_problem
 from nyala.replica.types import Address, Code, Refused
 
 from .write_links import SmallWrites
@@ -15,12 +15,14 @@ from .write_links import SmallWrites
 class Channels:
     """Stubs by address.
 
-    Concurrency: any thread. After a fork, the child makes channels of its own: those of the parent do not work there.
+    When the credentials have changed, new calls go over new channels. Concurrency: any thread. After a fork, the child
+    makes channels of its own: those of the parent do not work there.
     """
 
     def __init__(self, credentials: Credentials | None = None) -> None:
         """`credentials`: for TLS; default those of this process."""
         self._credentials = credentials
+        self._made_with = None if credentials is None else credentials.grpc_channel
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._channels: dict[tuple[Address, str], Any] = {}
@@ -40,6 +42,7 @@ class Channels:
             found = self._writes.get(address)
             if found is None:
                 found = self._writes[address] = SmallWrites(stub, address, self._credentials)
+            found.stub = stub
             return found
 
     def tls_problem(self, address: Address) -> str:
@@ -63,6 +66,11 @@ class Channels:
         with self._lock:
             if self._closed:
                 raise Refused(Code.ILLEGAL_STATE, "this client is closed; connect anew", server=address)
+            if self._credentials is not None:
+                self._credentials.refresh(REFRESH_S)
+                if self._made_with is not self._credentials.grpc_channel:
+                    self._made_with = self._credentials.grpc_channel
+                    self._channels, self._stubs = {}, {}  # calls under way keep their channel until they end
             stub = self._stubs.get((address, kind))
             if stub is None:
                 to = MASTER_ROLE if kind == "master" else ANY_MEMBER

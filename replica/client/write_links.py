@@ -310,7 +310,8 @@ class SmallWrites:
     """Small writes to one server. Concurrency: any thread."""
 
     def __init__(self, stub: Any, address: Address, credentials: Credentials | None = None) -> None:
-        self._stub = stub
+        self.stub = stub
+        """The calls by which links are requested; replaced when the credentials change."""
         self._address = address
         self._credentials = credentials
         self._lock = threading.Lock()
@@ -364,7 +365,7 @@ class SmallWrites:
                 return None
             left = max(0.001, deadline - time.monotonic())
             try:
-                granted = self._stub.OpenWrites(pb.OpenWritesRequest(dest_uuid=dest_uuid), timeout=left)
+                granted = self.stub.OpenWrites(pb.OpenWritesRequest(dest_uuid=dest_uuid), timeout=left)
             except grpc.RpcError as error:
                 if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     self._calls_until = time.monotonic() + _CALLS_INSTEAD_S  # a server of an earlier build

@@ -38,6 +38,7 @@ from .credentials import (
     HANDSHAKE_S_MAX,
     KEY,
     MASTER_ROLE,
+    REFRESH_S,
     SERVER_ROLE,
     Credentials,
     Named,

@@ -112,7 +112,7 @@ def listen_on(server: Any, address: str) -> int:
     found = credentials_of_process()
     try:
         if found is not None:
-            return int(server.add_secure_port(address, found.grpc_server))
+            return int(server.add_secure_port(address, found.for_grpc_port()))
         return int(server.add_insecure_port(address))
     except RuntimeError as error:
         raise Refused(

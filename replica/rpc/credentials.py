@@ -1,19 +1,23 @@
 """The TLS credentials of a process, and the names in certificates by which peers of one cluster know one another.
 
 A directory of credentials has three files: `ca.pem`, `certificate.pem` and `key.pem`, which `nyala security issue`
-makes. Every certificate has the URI `nyala://CLUSTER/ROLE/NAME`. Those of servers and masters also have DNS names, of
-which a caller checks one in the handshake: that of a role, or that of a uuid. No name server has to know them.
+makes. A running process reads them again every `REFRESH_S` seconds, and uses new ones from its next handshake on. Every
+certificate has the URI `nyala://CLUSTER/ROLE/NAME`. Those of servers and masters also have DNS names, of which a caller
+checks one in the handshake: that of a role, or that of a uuid. No name server has to know them.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import re
 import ssl
+import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,12 +30,16 @@ from nyala.replica.types.names import shown
 if TYPE_CHECKING:
     from cryptography import x509
 
+_log = logging.getLogger("nyala.rpc")
+
 CA, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"
 ANY_MEMBER, SERVER_ROLE, MASTER_ROLE, CLIENT_ROLE = "member", "server", "master", "client"
 ENVIRONMENT = "NYALA_TLS"
 """The environment variable that names the directory of a client's credentials."""
 HANDSHAKE_S_MAX = 5.0
 """The time in which a TLS handshake on one of our own connections must end."""
+REFRESH_S = 10.0
+"""The time after which a process reads the files of its credentials again."""
 _URI = re.compile(
     r"nyala://(?P<cluster>[a-z0-9-]{1,40})/(?P<role>server|master|client)/(?P<name>[A-Za-z0-9._@-]{1,63})"
 )
@@ -93,15 +101,65 @@ def _dns(cluster: str, to: str) -> str:
     return f"{to}.{cluster}.nyala"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Credentials:
-    """A key, its certificate, and the CA by which peers are checked. The key is in no text of this object."""
+    """A key, its certificate, and the CAs by which peers are checked. The key is in no text of this object.
+
+    Invariants: `own` stays as it is; `refresh` replaces all else. Connections that exist go on with what they began
+    with. Concurrency: any thread.
+    """
 
     own: Named
     accepting: ssl.SSLContext
     calling: ssl.SSLContext
-    grpc_server: Any
+    grpc_certificate: Any
     grpc_channel: Any
+    """Another object after each replacement. A channel of gRPC makes all its connections with the one that it got."""
+    directory: Path | None = None
+    _files: tuple[bytes, ...] = field(default=(), repr=False)
+    _refused: tuple[bytes, ...] | None = field(default=None, repr=False)
+    _read_at: float = field(default=0.0, repr=False)
+
+    def refresh(self, after_s: float = 0.0) -> None:
+        """Use the files that are in the directory now, if they have changed; read them only if the last reading is
+        `after_s` ago. Blocks.
+
+        If they cannot be used, or name another holder, those in use stay in use, and the log says so once.
+        """
+        if self.directory is None or time.monotonic() - self._read_at < after_s:
+            return
+        self._read_at = time.monotonic()
+        files: tuple[bytes, ...] = ()
+        try:
+            files = _files_in(self.directory)
+            if files == self._files:
+                return
+            found = load_credentials(self.directory)
+            if found.own != self.own:
+                what = "certificate.pem names another holder than the one before; a process needs a restart for that"
+                raise _refused(what, self.directory, before=str(self.own), now=str(found.own))
+        except (OSError, Refused) as error:
+            if files != self._refused:
+                _log.error("the TLS credentials have changed and cannot be used, those before stay in use: %s", error)
+            self._refused = files
+            return
+        self.accepting, self.calling = found.accepting, found.calling
+        self.grpc_certificate, self.grpc_channel = found.grpc_certificate, found.grpc_channel
+        self._files, self._refused = found._files, None
+        _log.info("new TLS credentials from %s are in use", self.directory)
+
+    def for_grpc_port(self) -> grpc.ServerCredentials:
+        """Credentials for one port of a gRPC server. Each handshake there uses the certificate of its time."""
+        given = self.grpc_certificate
+
+        def changed() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal given
+            if given is self.grpc_certificate:
+                return None
+            given = self.grpc_certificate
+            return given
+
+        return grpc.dynamic_ssl_server_credentials(given, changed, require_client_authentication=True)
 
     def expected(self, to: str) -> str:
         """The DNS name that the certificate of the called process must have; `to`: a role, ANY_MEMBER or a uuid."""
@@ -148,11 +206,12 @@ def load_credentials(directory: str | os.PathLike[str]) -> Credentials:
 
     folder = Path(directory)
     try:
-        ca, chain, key = ((folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY))
+        files = ca, chain, key = _files_in(folder)
         certificate = x509.load_pem_x509_certificate(chain)
         uris = certificate_uris(certificate)
         calling = _context(folder, ssl.PROTOCOL_TLS_CLIENT)
         accepting = _context(folder, ssl.PROTOCOL_TLS_SERVER)
+        changed = files != _files_in(folder)
     except OSError as error:  # ssl.SSLError too
         what = (
             "the TLS credentials cannot be read; name with tls= or --tls a directory with ca.pem, certificate.pem "
@@ -162,6 +221,8 @@ def load_credentials(directory: str | os.PathLike[str]) -> Credentials:
     except (ValueError, x509.ExtensionNotFound) as error:
         what = "tls= or --tls names no directory with a certificate that has names; issue a new one"
         raise _refused(what, folder) from error
+    if changed:
+        raise _refused("the TLS credentials were replaced while they were read; try again", folder)
     own = first_named(uris)
     if own is None:
         what = "certificate.pem names no process of a cluster; use one that `nyala security issue` made"
@@ -175,9 +236,15 @@ def load_credentials(directory: str | os.PathLike[str]) -> Credentials:
         own,
         accepting,
         calling,
-        grpc.ssl_server_credentials(((key, chain),), ca, require_client_auth=True),
+        grpc.ssl_server_certificate_configuration(((key, chain),), ca),
         grpc.ssl_channel_credentials(ca, key, chain),
+        folder,
+        files,
     )
+
+
+def _files_in(folder: Path) -> tuple[bytes, bytes, bytes]:
+    return (folder / CA).read_bytes(), (folder / CERTIFICATE).read_bytes(), (folder / KEY).read_bytes()
 
 
 def _context(folder: Path, protocol: int) -> ssl.SSLContext:
@@ -211,7 +278,7 @@ def speak_as(credentials: Credentials | None) -> None:
 
 def start_as(role: str, directory: str, listen: str, insecure: bool) -> str:
     """Let this server or master speak with the credentials in `directory`, without TLS if it is empty. Returns the uuid
-    in the certificate; empty without TLS.
+    in the certificate; empty without TLS. A thread refreshes the credentials as long as they are the process's.
 
     Refused INVALID_ARGUMENT if the certificate is not for a process of this role, or if `listen` can be reached from
     other machines without TLS, unless `insecure`.
@@ -232,7 +299,17 @@ def start_as(role: str, directory: str, listen: str, insecure: bool) -> str:
         what = f"--tls needs a certificate for a {role}: issue one with `nyala security issue`"
         raise _refused(what, Path(directory), certificate=str(found.own))
     speak_as(found)
+    threading.Thread(target=_keep_fresh, args=(found,), name="tls-files", daemon=True).start()
     return found.own.name
+
+
+def _keep_fresh(credentials: Credentials) -> None:
+    while _Process.credentials is credentials:
+        time.sleep(REFRESH_S)
+        try:
+            credentials.refresh()
+        except Exception:  # noqa: BLE001 - the root of this thread: the next reading may succeed
+            _log.exception("the TLS credentials could not be read, those before stay in use")
 
 
 def check_directory_uuid(uuid: str) -> None:

@@ -20,21 +20,21 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="nyala-certificates-")
 
 
-@cache
 def authority(name: str = "ca", cluster: str = CLUSTER) -> Path:
     """The directory of a CA, made once; another `name`: another one."""
     directory = Path(_folder().name) / name
-    init_ca(directory, cluster)
+    if not directory.exists():
+        init_ca(directory, cluster)
     return directory
 
 
-@cache
 def directory_for(
     role: str, name: str, ca: str = "ca", cluster: str = CLUSTER, days: float = 30, begin: datetime | None = None
 ) -> Path:
     """The directory of the credentials of one holder, made once."""
     directory = Path(_folder().name) / f"{ca}-{role}-{name}-{cluster}-{days}-{begin and begin.timestamp()}"
-    issue(authority(ca, cluster), role, name, directory, days=days, begin=begin)
+    if not directory.exists():
+        issue(authority(ca, cluster), role, name, directory, days=days, begin=begin)
     return directory
 
 

@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 _CERTIFICATES = "tests/unit/tools/test_tools_certificates.py::"
 _GRPC = "tests/unit/rpc/test_rpc_tls.py::"
+_ROTATION = "tests/unit/rpc/test_rpc_tls_rotation.py::"
+_EXCHANGE = _ROTATION + "test_ca_of_a_running_cluster_is_exchanged_without_a_failed_call"
 _LINKS = "tests/unit/transport/test_transport_tls.py::"
 _WRITES = "tests/unit/client/test_client_tls_writes.py::"
 _IN_TIME = "test_link_that_does_not_go_on_with_tls_is_ended"
@@ -241,5 +243,80 @@ MUTANTS = (
         function="FetchServing._secured",
         before="if not may_speak(holder, self._process.sessions.get(session_id).requestor_uuid):",
         after="if False:",
+    ),
+    Mutant(
+        name="server accepts by the certificates of its start",
+        rows="none",
+        test=_EXCHANGE,
+        file="replica/rpc/credentials.py",
+        function="Credentials.for_grpc_port",
+        before="""
+            given = self.grpc_certificate
+            return given
+        """,
+        after="            return None",
+    ),
+    Mutant(
+        name="new certificate is for another holder",
+        rows="none",
+        test=_ROTATION + "test_files_that_cannot_be_used_leave_those_before_in_use",
+        file="replica/rpc/credentials.py",
+        function="Credentials.refresh",
+        before="if found.own != self.own:",
+        after="if False:",
+    ),
+    Mutant(
+        name="files that cannot be used are told every time",
+        rows="none",
+        test=_ROTATION + "test_files_that_cannot_be_used_leave_those_before_in_use",
+        file="replica/rpc/credentials.py",
+        function="Credentials.refresh",
+        before="if files != self._refused:",
+        after="if True:",
+    ),
+    Mutant(
+        name="client reads its files for each call",
+        rows="none",
+        test=_ROTATION + "test_files_are_read_again_only_after_the_interval",
+        file="replica/rpc/credentials.py",
+        function="Credentials.refresh",
+        before="time.monotonic() - self._read_at < after_s",
+        after="time.monotonic() - self._read_at < 0",
+    ),
+    Mutant(
+        name="client reconnects with its former certificate",
+        rows="none",
+        test=_ROTATION + "test_cached_channels_are_made_anew_with_new_credentials",
+        file="replica/client/channels.py",
+        function="Channels._stub",
+        before="self._channels, self._stubs = {}, {}  # calls under way keep their channel until they end",
+        after="pass",
+    ),
+    Mutant(
+        name="write link is requested with the former certificate",
+        rows="none",
+        test=_ROTATION + "test_cached_channels_are_made_anew_with_new_credentials",
+        file="replica/client/channels.py",
+        function="Channels.small_writes",
+        before="found.stub = stub",
+        after="pass",
+    ),
+    Mutant(
+        name="server reconnects with its former certificate",
+        rows="none",
+        test=_ROTATION + "test_cached_channels_are_made_anew_with_new_credentials",
+        file="replica/server/runtime/channels.py",
+        function="Channels.get",
+        before="self._channels.clear()",
+        after="pass",
+    ),
+    Mutant(
+        name="server never reads its files again",
+        rows="none",
+        test="tests/process/test_tls_process.py::test_running_cluster_takes_the_certificates_of_another_ca",
+        file="replica/rpc/credentials.py",
+        function="_keep_fresh",
+        before="credentials.refresh()",
+        after="pass",
     ),
 )

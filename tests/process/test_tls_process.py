@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import nyala
 from nyala.infra.local.ports import Ports
 from nyala.replica.tools import Severity, gather, judge
 from nyala.replica.types import Code, Refused
-from tests.harness.certificates import directory_for
+from tests.harness.certificates import authority, directory_for
 from tests.harness.cluster import PATIENCE_S, LocalCluster, local_cluster, wait_until
 from tests.harness.documents import ROOT, blocks
 
@@ -72,6 +73,49 @@ def test_cluster_with_tls_writes_reads_and_moves_a_replica(cluster: LocalCluster
             return not [f for f in judge(gather(client, checksum=True)) if f.severity is Severity.ERROR]
 
         wait_until(whole, "every tablet has its live replicas with the same rows")
+
+
+def test_running_cluster_takes_the_certificates_of_another_ca(tmp_path: Path) -> None:
+    """Goal: the CA is exchanged while processes and a client go on running, and connections of later are made with the
+    new one. Method: a master, a server and a client, whose directories get both CAs, then certificates of the new one,
+    then the new CA alone; rows are written after each step, a client of the new CA alone gets in, one of the former
+    gets no answer, and the server finds the restarted master."""
+    held = {name: tmp_path / name for name in ("master", "server", "client")}
+    uuids = {"master": MASTER_UUID, "server": "a" * 32, "client": "anna"}
+    for role, directory in held.items():
+        shutil.copytree(directory_for(role, uuids[role]), directory)
+    former, new = ((authority(ca) / "ca.pem").read_bytes() for ca in ("ca", "next"))
+    with local_cluster() as made:
+        master = made.add_master("--tls", str(held["master"]), "--policy-ms", "200")
+        server = made.add_server("--tls", str(held["server"]))
+        with nyala.connect(master.address, tls=held["client"]) as connected:
+            wait_until(
+                lambda: sum(s.alive for s in connected.client.list_servers().servers) == 1, "the server is alive"
+            )
+            table = connected.create_table("t", {"k": "int64"}, key="k", replication_factor=1)
+            for step, (issuer, bundle) in enumerate((("ca", former + new), ("next", former + new), ("next", new))):
+                for role, directory in held.items():
+                    source = directory_for(role, uuids[role], issuer)
+                    for name, data in (
+                        ("ca.pem", bundle),
+                        *((n, (source / n).read_bytes()) for n in ("certificate.pem", "key.pem")),
+                    ):
+                        (directory / "next").write_bytes(data)
+                        (directory / "next").replace(directory / name)
+                for process in (master, server):
+                    wait_until(
+                        lambda p=process, n=step + 1: p.log_path.read_text().count("new TLS credentials") >= n,  # type: ignore[misc]
+                        f"{process} has the credentials of step {step}",
+                    )
+                assert table.insert([{"k": step}]).applied == 1
+            with nyala.connect(master.address, tls=directory_for("client", "bob", "next")) as other:
+                assert other.table("t").scan().count() == 3
+            with pytest.raises(Refused):
+                nyala.connect(master.address, tls=directory_for("client", "bob"))
+            master.kill()
+            master.start()
+            wait_until(lambda: sum(s.alive for s in connected.client.list_servers().servers) == 1, "it is heard again")
+            assert table.insert([{"k": 3}]).applied == 1 and table.scan().count() == 4
 
 
 SHOWN = "nyala security init --cluster|nyala security issue --name|nyala security list|--root --listen --masters --tls"

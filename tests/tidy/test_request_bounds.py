@@ -35,6 +35,7 @@ ON_THREADS: dict[str, tuple[str, ...]] = {
     "rpc/checked_server.py RequestChecks._give_back": (OWN,),
     "rpc/checked_server.py RequestChecks._request": ("reading of a long request",),
     "rpc/connection_bound.py ConnectionBound.run_forever": (OWN,),
+    "rpc/credentials.py start_as": (OWN,),
     "server/copies/copy_jobs.py CopyJobs._run": (OWN,),
     "server/copies/copy_jobs.py CopyJobs._on_pool": (OWN,),
     "server/copies/copy_jobs.py CopyJobs._settle_as_found": (OWN,),

@@ -117,7 +117,7 @@ def request(rows: int) -> Any:
 def write(writes: SmallWrites, one: Any, timeout_s: float) -> Any:
     """Write as a client does: over the link, or as a call if there is none."""
     linked = writes.begin(one, timeout_s)
-    return linked.result() if linked is not None else writes._stub.Write(one, timeout=timeout_s)
+    return linked.result() if linked is not None else writes.stub.Write(one, timeout=timeout_s)
 
 
 def begin(pool: ThreadPoolExecutor, writes: SmallWrites, rows: int, timeout_s: float = LONG_S + LATE_S) -> Future[Any]:
