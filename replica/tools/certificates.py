@@ -20,6 +20,9 @@ from nyala.replica.types import Code, Refused, as_given, new_uuid
 
 T = TypeVar("T")
 
+_SOON = timedelta(days=14)
+"""The last days of a certificate, in which `state` warns of its end."""
+
 CA_KEY, ISSUED = "ca.key", "issued"
 CA_DAYS, CERTIFICATE_DAYS, DAYS_MAX = 3650, 365, 3650
 _BEFORE = timedelta(minutes=5)
@@ -36,9 +39,11 @@ class Issued(NamedTuple):
 
     @property
     def state(self) -> str:
-        """VALID, EXPIRED or NOT YET VALID."""
+        """VALID, ENDS SOON (within 14 days), EXPIRED or NOT YET VALID."""
         now = datetime.now(UTC)
-        return "EXPIRED" if now > self.not_after else "NOT YET VALID" if now < self.not_before else "VALID"
+        if now < self.not_before:
+            return "NOT YET VALID"
+        return "EXPIRED" if now > self.not_after else "ENDS SOON" if now > self.not_after - _SOON else "VALID"
 
 
 def init_ca(directory: Path, cluster: str = "") -> str:

@@ -14,6 +14,15 @@ _IN_TIME = "test_link_that_does_not_go_on_with_tls_is_ended"
 
 MUTANTS = (
     Mutant(
+        name="certificate that ends soon looks valid",
+        rows="none",
+        test=_CERTIFICATES + "test_list_warns_of_certificates_that_end_soon",
+        file="replica/tools/certificates.py",
+        function="Issued.state",
+        before='"ENDS SOON" if now > self.not_after - _SOON else "VALID"',
+        after='"VALID"',
+    ),
+    Mutant(
         name="keys may be read by all",
         rows="none",
         test=_CERTIFICATES + "test_commands_make_a_ca_and_certificates_and_print_no_key",

@@ -32,7 +32,7 @@ def test_commands_make_a_ca_and_certificates_and_print_no_key(tmp_path: Path) ->
     said += nyala("issue", ca, "client", str(tmp_path / "c"), "--name", "anna", "--days", "2")
     found = json.loads(nyala("list", ca, "--json"))
     said += nyala("list", ca)
-    assert tuple(found[0][field] for field in ("role", "name", "state")) == ("client", "anna", "VALID")
+    assert tuple(found[0][field] for field in ("role", "name", "state")) == ("client", "anna", "ENDS SOON")
     own = load_credentials(tmp_path / "s").own
     assert (own.role, own.cluster, own.name) == ("server", "paris", found[1]["name"])
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -62,6 +62,19 @@ def test_ca_overwrites_nothing_and_refuses_what_it_cannot_name(tmp_path: Path) -
         assert refused.value.code is code and "nothing was written" in str(refused.value)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert [one.named.name for one in issued(tmp_path / "ca")] == ["anna"]
+
+
+def test_list_warns_of_certificates_that_end_soon(tmp_path: Path) -> None:
+    """Goal: the list tells of a certificate's end early enough to renew it. Method: certificates that end in 13 and 15
+    days, that ended yesterday, and that begin tomorrow."""
+    init_ca(tmp_path / "ca", "paris")
+    now = datetime.now(UTC)
+    for name, days, begin in (("soon", 13, now), ("later", 15, now), ("past", 1, now - timedelta(days=2))):
+        issue(tmp_path / "ca", "client", name, tmp_path / name, days=days, begin=begin)
+    issue(tmp_path / "ca", "client", "future", tmp_path / "future", days=5, begin=now + timedelta(days=1))
+    assert {one.named.name: one.state for one in issued(tmp_path / "ca")} == {
+        "soon": "ENDS SOON", "later": "VALID", "past": "EXPIRED", "future": "NOT YET VALID",
+    }  # fmt: skip
 
 
 def test_credentials_that_are_not_valid_now_or_not_whole_are_refused_at_the_start(tmp_path: Path) -> None:
