@@ -98,11 +98,11 @@ class CopyAttempt:
         finally:
             self._end(manifest.session_id, success, doubted)
 
-    def bring_log(self, manifest: CopyManifest) -> None:
+    def fetch_log(self, manifest: CopyManifest) -> None:
         """Fetch the session's log segments into the tablet's folder, which is made, durably. Refused if it is no
         log, or if its times are too far ahead."""
         segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
-        self._bring(manifest, segments, wal_folder(self.tablet_id), {f.name: f.name for f in segments})
+        self._fetch(manifest, segments, wal_folder(self.tablet_id), {f.name: f.name for f in segments})
         try:
             latest = latest_time(self.disk, wal_folder(self.tablet_id), self.tablet_id)
         except Corruption as error:  # the bytes are those that the source recorded
@@ -111,7 +111,7 @@ class CopyAttempt:
             ) from error
         self.check_time("log", latest)
 
-    def bring_blocks(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> Superblock:
+    def fetch_blocks(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> Superblock:
         """Fetch the blocks that the source's superblock names, durably, under numbers that no superblock here names.
 
         Returns the superblock of the replica that they make together with the log of `local`. The caller saves it;
@@ -126,7 +126,7 @@ class CopyAttempt:
             raise Refused(Code.CORRUPTION, "the source does not offer a block its superblock names", missing=missing)
         self._block_paths = [f"data/{name}" for name in sorted(renamed.names.values())]
         with data_trouble("data"):
-            self._bring(manifest, files, "data", renamed.names)
+            self._fetch(manifest, files, "data", renamed.names)
         return replace(
             remote,
             last_logged=None,
@@ -138,7 +138,7 @@ class CopyAttempt:
         )
 
     def remove_blocks(self) -> None:
-        """Remove the files of `bring_blocks`. The caller knows that no superblock names them.
+        """Remove the files of `fetch_blocks`. The caller knows that no superblock names them.
 
         A file that cannot be removed stays until the next start removes it; the copy ends as a tombstone all the same.
         """
@@ -150,7 +150,7 @@ class CopyAttempt:
             except DiskFailure as error:
                 _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
 
-    def _bring(self, manifest: CopyManifest, files: Sequence[CopyFile], folder: str, names: dict[str, str]) -> None:
+    def _fetch(self, manifest: CopyManifest, files: Sequence[CopyFile], folder: str, names: dict[str, str]) -> None:
         """Fetch `files` into `folder`, each under the name that `names` has for its name at the source."""
         downloads = Downloads(
             disk=self.disk,

@@ -59,7 +59,7 @@ class WitnessJoin:
         self.attempt.progress.bytes_total = sum(f.length_bytes for f in manifest.files if f.kind is FileKind.BLOCK)
         self.attempt.progress.phase = "JOIN.2"
         disk.crash_point("join.1")
-        whole = self.attempt.bring_blocks(manifest, remote, self.witness)
+        whole = self.attempt.fetch_blocks(manifest, remote, self.witness)
         disk.crash_point("join.2")
 
         self.attempt.progress.phase = "JOIN.3"

@@ -192,11 +192,11 @@ class TargetCopy:
         disk.crash_point("copy.2")
 
         self._progress.phase = "COPY.3"
-        self._attempt.bring_log(manifest)
+        self._attempt.fetch_log(manifest)
         disk.crash_point("copy.3")
 
         self._progress.phase = "COPY.4"
-        ready = self._attempt.bring_blocks(manifest, remote, copying)
+        ready = self._attempt.fetch_blocks(manifest, remote, copying)
         disk.crash_point("copy.4")
 
         self._attempt.check_cancelled()

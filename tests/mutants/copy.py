@@ -36,7 +36,7 @@ MUTANTS = (
             "test_lost_master_is_replaced_by_a_copy_while_nobody_else_is_restarted"
         ),
         file="replica/tablet_copy/attempt.py",
-        function="CopyAttempt.bring_log",
+        function="CopyAttempt.fetch_log",
         before="segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]",
         after="segments: list[CopyFile] = []",
     ),
@@ -45,7 +45,7 @@ MUTANTS = (
         rows="TC-50",
         test="tests/unit/tablet_copy/test_copy_target.py::test_copy_ends_ready_and_equal_to_its_source",
         file="replica/tablet_copy/attempt.py",
-        function="CopyAttempt.bring_blocks",
+        function="CopyAttempt.fetch_blocks",
         before="last_logged=None,",
         after="last_logged=local.last_logged,",
     ),
@@ -56,7 +56,7 @@ MUTANTS = (
             "tests/unit/server/test_server_vivify.py::test_blank_server_gets_all_rows_though_the_first_segment_is_gone"
         ),
         file="replica/tablet_copy/attempt.py",
-        function="CopyAttempt.bring_blocks",
+        function="CopyAttempt.fetch_blocks",
         before="blocks=renamed.blocks,",
         after="blocks=(),",
     ),
@@ -314,11 +314,11 @@ MUTANTS = (
         file="replica/tablet_copy/target.py",
         function="TargetCopy._copy",
         before="""
-            self._attempt.bring_log(manifest)
+            self._attempt.fetch_log(manifest)
         """,
         after="""
             replace(remote, last_logged=None, blocks=(), next_block=copying.next_block).save(disk)
-            self._attempt.bring_log(manifest)
+            self._attempt.fetch_log(manifest)
         """,
     ),
     Mutant(
@@ -328,11 +328,11 @@ MUTANTS = (
         file="replica/tablet_copy/target.py",
         function="TargetCopy._copy",
         before="""
-            ready = self._attempt.bring_blocks(manifest, remote, copying)
+            ready = self._attempt.fetch_blocks(manifest, remote, copying)
         """,
         after="""
             replace(remote, last_logged=None, blocks=(), next_block=copying.next_block).save(disk)
-            ready = self._attempt.bring_blocks(manifest, remote, copying)
+            ready = self._attempt.fetch_blocks(manifest, remote, copying)
         """,
     ),
     Mutant(
@@ -681,7 +681,7 @@ MUTANTS = (
         rows="IN-50",
         test="tests/unit/tablet_copy/test_copy_times.py::test_copy_whose_times_are_too_far_ahead_installs_nothing",
         file="replica/tablet_copy/attempt.py",
-        function="CopyAttempt.bring_log",
+        function="CopyAttempt.fetch_log",
         before="""
             self.check_time("log", latest)
         """,
