@@ -313,12 +313,12 @@ class RealDisk:
 
     def rename(self, source: str, target: str) -> None:
         full_source, full_target = self._full(source), self._full(target)
-        with _opened(full_source.parent) as left, _opened(full_target.parent) as entered:
+        with _opened(full_source.parent) as source_folder, _opened(full_target.parent) as target_folder:
             with _translated("rename", source):
                 os.replace(full_source, full_target)
-            _sync(entered, full_target.parent)
+            _sync(target_folder, full_target.parent)
             if full_source.parent != full_target.parent:
-                _sync(left, full_source.parent)
+                _sync(source_folder, full_source.parent)
 
     def remove(self, path: str) -> None:
         full = self._full(path)
