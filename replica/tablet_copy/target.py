@@ -94,7 +94,7 @@ class TargetCopy:
             remote = self._accept(manifest)
             self._progress.bytes_total = manifest.size_bytes
             self._attempt.check_cancelled()
-            local = self._stop_and_delete(lambda last, term: self._admit(manifest, last, term))
+            local = self._stop_and_delete(lambda last, term: self._check_source(manifest, last, term))
             if local is None and lost:
                 local = write_tombstone_for_lost(disk, tablet_id, cmeta)
             self.in_force = local
@@ -117,7 +117,7 @@ class TargetCopy:
             raise Refused(Code.ILLEGAL_STATE, "the source's replica is not READY", state=remote.data_state.name)
         if remote.witness and not self._wanted.log_only:
             raise Refused(Code.ILLEGAL_STATE, "the source offers a log without rows", tablet=self._tablet_id)
-        self._admit(manifest, *self._own)
+        self._check_source(manifest, *self._own)
         if self._healthy is not None:
             offered, begins = read_cmeta(manifest.cmeta, path_of(self._tablet_id)).config, manifest.first_retained_index
             found = replacement_refusal(self._healthy, self._source_uuid, offered, remote.flush_opid, begins)
@@ -126,7 +126,7 @@ class TargetCopy:
         self._attempt.check_time("rows", remote.flush_time)
         return remote
 
-    def _admit(self, manifest: CopyManifest, last_opid: OpId, term: int) -> None:
+    def _check_source(self, manifest: CopyManifest, last_opid: OpId, term: int) -> None:
         """Refused unless the source certainly has every entry that this server has acknowledged."""
         refusal = source_refusal(
             source_last_opid=manifest.last_opid,
