@@ -16,6 +16,7 @@ EXHAUSTED = {
     errno.ENOBUFS: "the host has no buffers left: give it more memory",
 }
 """The errnos of an exhausted resource, and the remedy for each."""
+DISK_FAILED = "the disk failed: check it, and the kernel's log"
 NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_MEMORY = "there is no memory left: give the host more, or this server less (--memory-soft-bytes)"
 _NO_THREAD = "no thread can be started: raise the limits of processes and threads (ulimit -u, pids.max)"
@@ -64,8 +65,8 @@ def error_from_os(error: OSError | MemoryError, action: str, path: str) -> Repli
         return ResourcesExhausted(wanted.what, action=action, path=path, cause=str(error))
     number = error.errno if isinstance(error, OSError) else None
     if number in NO_SPACE:
-        return Refused(Code.NO_SPACE, "the disk is full", action=action, path=path)
+        return Refused(Code.NO_SPACE, "the disk is full: free some space on it", action=action, path=path)
     if number in NOT_ALLOWED:
         what = "the file may not be used: check its owner, its permissions, and whether the disk is mounted writable"
         return DiskFailure(what, action=action, path=path, cause=str(error))
-    return DiskFailure("the disk failed", action=action, path=path, cause=str(error))
+    return DiskFailure(DISK_FAILED, action=action, path=path, cause=str(error))

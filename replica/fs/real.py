@@ -12,15 +12,16 @@ from pathlib import Path, PurePosixPath
 
 from nyala.replica.types import CrashPoints, DiskFailure, Refused, check
 
-from .os_errors import error_from_os, exhausted
+from .os_errors import DISK_FAILED, error_from_os, exhausted
 
 _UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
 """The errnos that `send_to` blames on the file, because a TCP socket has none of them."""
 _PARTS_MAX = 1024
 """The IOV_MAX of Linux: more parts need another system call."""
 _CANNOT_EXCHANGE = {errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EACCES}
-"""The errnos of an exchange that has no second file, or that the file system or the kernel does not offer. Some
-containers forbid the calls that they do not know; if the folder itself is forbidden, the plain rename says so."""
+"""The errnos of an exchange that has no second file, or that the file system or the kernel does not offer. EPERM and
+EACCES: some containers forbid calls that they do not know. If the folder itself is forbidden, the plain rename that
+follows fails with the same errno."""
 
 
 @contextmanager
@@ -42,16 +43,18 @@ def _creating(action: str, path: str) -> Iterator[None]:
         with _translated(action, path):
             yield
     except FileNotFoundError as error:
-        raise DiskFailure("a file's folder is gone", action=action, path=path, cause=str(error)) from error
+        what = "a file's folder is gone, and nothing was written: check whether its disk is mounted"
+        raise DiskFailure(what, action=action, path=path, cause=str(error)) from error
 
 
 @contextmanager
 def _sync_translated(action: str, path: str) -> Iterator[None]:
-    """Turn a failed sync into a DiskFailure whatever its cause: the kernel may have dropped the dirty pages already."""
+    """Turn a failed sync into a DiskFailure whatever its cause: the kernel may have marked the dirty pages clean."""
     try:
         yield
     except OSError as error:
-        raise DiskFailure("a sync failed", action=action, path=path, cause=str(error)) from error
+        what = "a sync failed, so what was written before it may be lost: check the disk, and the kernel's log"
+        raise DiskFailure(what, action=action, path=path, cause=str(error)) from error
 
 
 def _temp_of(full: Path) -> Path:
@@ -165,7 +168,7 @@ class RealFile:
             if exhausted(error) is not None and error.errno not in (errno.EAGAIN, errno.ENOBUFS):
                 raise error_from_os(error, "send", self._path) from error
             if error.errno in _UNREADABLE:
-                raise DiskFailure("the disk failed", action="send", path=self._path, cause=str(error)) from error
+                raise DiskFailure(DISK_FAILED, action="send", path=self._path, cause=str(error)) from error
             raise
 
     def datasync(self) -> None:
@@ -216,14 +219,15 @@ class RealDisk:
 
     Durability: `replace`, `rename` and `mkdir` are durable on return. A created or removed name is durable after
     `sync_dir` of its folder.
-    Names that begin with a dot are this class's own (temp files, the root's lock) and are never listed.
+    Names that begin with a dot are never listed: temp files, the lock and the marks of this folder, and the WAL's
+    record of a log's end.
     Concurrency: any thread; two calls of `replace` on one path must not overlap.
     """
 
     def __init__(
         self, root: str | os.PathLike[str], *, crash_points: CrashPoints | None = None, file_mode: int = 0o644
     ) -> None:
-        """`file_mode`: who may use the files that are made."""
+        """`file_mode`: the permissions of the files that are made, less the process's umask."""
         self._file_mode = file_mode
         self._root = Path(root).absolute()
         self._root.mkdir(parents=True, exist_ok=True)
@@ -247,8 +251,7 @@ class RealDisk:
             return RealFile(os.open(self._full(path), flags, self._file_mode), path)
 
     def exists(self, path: str) -> bool:
-        """Return whether the path exists. If that cannot be found out it is an error, because a missing file has a
-        meaning."""
+        """Return whether the path exists. DiskFailure if that cannot be read, because callers act on a missing file."""
         with _translated("stat", path):
             try:
                 os.stat(self._full(path))
@@ -287,9 +290,9 @@ class RealDisk:
             file = RealFile(fd, path)
             try:
                 file.pwrite(data, 0)
-                file.truncate(len(data))  # after the write: the pages that a kept file has are used again
+                file.truncate(len(data))  # and no O_TRUNC, so that the write uses a spare's blocks again
                 self._pass("spare.written", keep_room)
-                with _translated("write", path):  # no space found out now: nobody relies on this file yet
+                with _translated("write", path):  # and not `_sync_translated`: without space, the old content stays
                     os.fsync(fd)
             finally:
                 file.close()
@@ -301,7 +304,8 @@ class RealDisk:
                 self._pass("spare.exchanged", keep_room)
                 _sync(folder, full.parent)
         except (Refused, DiskFailure) as error:
-            # After a failed sync, the disk may still have the former file under its name. It is not written to then.
+            # After a failed sync of the folder, the disk may still have the former file under `path`. That file is the
+            # temp file now. It is removed, because the next call would overwrite it.
             if not keep_room or isinstance(error, DiskFailure):
                 with suppress(OSError):
                     temp.unlink()
