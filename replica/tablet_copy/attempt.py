@@ -1,6 +1,6 @@
 """One attempt to fetch a tablet's files: the part that a copy and a join share.
 
-It has the source, the pace, the progress and the cancel. It keeps a session at the source, and makes the fetched files
+It opens a session at the source, limits the rate, counts the progress and notices a cancel. It makes the fetched files
 durable, blocks under new names.
 """
 
@@ -52,11 +52,11 @@ def copy_cancelled(tablet_id: str) -> Refused:
 
 @dataclass(eq=False, kw_only=True)
 class CopyAttempt:
-    """One attempt of the server `uuid` to bring files of one tablet from `source` to `disk`.
+    """One attempt of the server `uuid` to fetch files of one tablet from `source` to `disk`.
 
-    `streams` files at once. `pace(bytes)` may block to hold a rate; `cancelled()` true ends the attempt at the next
-    chunk, or at the next step that calls `check_cancelled`. `ahead_us(hybrid time)` is that of the server's
-    `HybridClock`; without it any time is accepted, as by an offline tool.
+    `streams`: how many files are fetched at once. `pace(bytes)` may block to hold a rate; `cancelled()` true ends the
+    attempt at the next chunk, or at the next step that calls `check_cancelled`. `ahead_us(hybrid time)` is that of the
+    server's `HybridClock`; without it any time is accepted, as by an offline tool.
     Concurrency: one thread; `pace` and `cancelled` are called from any stream.
     """
 
@@ -99,16 +99,18 @@ class CopyAttempt:
             self._end(manifest.session_id, success, doubted)
 
     def fetch_log(self, manifest: CopyManifest) -> None:
-        """Fetch the session's log segments into the tablet's folder, which is made, durably. Refused if it is no
-        log, or if its times are too far ahead."""
+        """Make the tablet's log folder and fetch the session's segments into it, durably. Refused if they are no log
+        that can be read, or if its times are too far ahead."""
         segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
         self._fetch(manifest, segments, wal_folder(self.tablet_id), {f.name: f.name for f in segments})
         try:
             latest = latest_time(self.disk, wal_folder(self.tablet_id), self.tablet_id)
         except Corruption as error:  # the bytes are those that the source recorded
-            raise Refused(
-                Code.CORRUPTION, "the source offers what is no log: look at that server", why=error
-            ) from error
+            what = (
+                "the source's log cannot be read, so no replica was installed: check the disk of the source's server. "
+                "If the log is damaged, the masters replace that replica once its server has noticed"
+            )
+            raise Refused(Code.CORRUPTION, what, why=error) from error
         self.check_time("log", latest)
 
     def fetch_blocks(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> Superblock:
@@ -123,7 +125,8 @@ class CopyAttempt:
         files = [f for f in manifest.files if f.kind is FileKind.BLOCK and f.name in renamed.names]
         missing = sorted(renamed.names.keys() - {f.name for f in files})
         if missing:
-            raise Refused(Code.CORRUPTION, "the source does not offer a block its superblock names", missing=missing)
+            what = "the source does not offer a block its superblock names, so no replica was installed"
+            raise Refused(Code.CORRUPTION, what, missing=missing)
         self._block_paths = [f"data/{name}" for name in sorted(renamed.names.values())]
         with data_trouble("data"):
             self._fetch(manifest, files, "data", renamed.names)

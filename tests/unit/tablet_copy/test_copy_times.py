@@ -148,7 +148,7 @@ def test_copied_log_that_does_not_open_is_refused(part: str) -> None:
     theirs.corrupt(path, 3 if part == "header" else theirs.size(path) - 40)
     with pytest.raises(Refused) as refused:
         copy_over(local, attempt(disk, source.copy_source), own_term=5).run()
-    assert refused.value.code is Code.CORRUPTION and "is no log" in str(refused.value)
+    assert refused.value.code is Code.CORRUPTION and "log cannot be read" in str(refused.value)
     left = Superblock.load(disk, TABLET)
     assert (left.data_state, left.last_logged) == (DataState.DELETED, OpId(1, 1))
     honest = leading_source()
