@@ -105,15 +105,15 @@ class SourceLease:
             raise self._dropped() if error.code is Code.NOT_FOUND else error from error
         self.positions.update(moved)
 
-    def renew_until(self, stopping: threading.Event, lost: Callable[[QueryRefused], None]) -> None:
-        """Renew the lease while no micro-batch does. `lost` is called once, if another run has the sources."""
+    def renew_until(self, stopping: threading.Event, refused: Callable[[QueryRefused], None]) -> None:
+        """Renew the lease while no micro-batch does. `refused` is called once, if another run has the sources."""
         while not stopping.wait(self.lease_s / 3):
             try:
                 self.advance({})
             except (Refused, QueryRefused) as error:
                 refusal = of_refusal(error) if isinstance(error, Refused) else error
                 if isinstance(refusal, QueryRefused):
-                    lost(refusal)
+                    refused(refusal)
                     return
 
     def release(self) -> None:

@@ -452,8 +452,8 @@ def test_lease_of_a_table_that_was_dropped_ends_the_query_with_what_to_do(world:
         QueryRefused, match=r"table flights .id ffff.*was dropped while the query ran.*delete the checkpoint"
     ):
         taken.advance({0: 5})
-    lost: list[QueryRefused] = []
+    refused: list[QueryRefused] = []
     impatient = SourceLease(world.masters, world.masters.table, LIFE, "mine", 0.003)  # type: ignore[arg-type]
     impatient.positions = taken.positions
-    impatient.renew_until(threading.Event(), lost.append)
-    assert [str(refusal) for refusal in lost] and "was dropped" in str(lost[0])
+    impatient.renew_until(threading.Event(), refused.append)
+    assert [str(refusal) for refusal in refused] and "was dropped" in str(refused[0])
