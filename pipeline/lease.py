@@ -32,7 +32,7 @@ RELEASE_TIMEOUT_S = 5.0
 
 @dataclass(eq=False)
 class SourceLease:
-    """One run's hold on all Kafka partitions of one topic for one table; `positions` is empty until `open`."""
+    """One run's lease on all Kafka partitions of one topic for one table; `positions` is empty until `open`."""
 
     client: Client
     table: TableHandle
@@ -44,9 +44,11 @@ class SourceLease:
     def open(
         self, opens: Sequence[pb.SourceOpen], checkpoint_table_id: str, wait_s: float, stopping: threading.Event
     ) -> None:
-        """Take the sources, after waiting at most `wait_s` for another owner's lease to end.
+        """Take the sources: all that `opens` names, or none.
 
-        Refused with the master's reason; SOURCE_OWNED at once if the other owner renews its lease meanwhile.
+        If another run owns one, its lease is released if its process is certainly gone. Otherwise this waits for the
+        end of the lease. Refused(SOURCE_OWNED) after `wait_s`, at `stopping`, or as soon as the owner renews its lease;
+        any other refusal is the master's, at once.
         """
         deadline = time.monotonic() + wait_s
         first_seen: dict[tuple[int, str], int] = {}
@@ -106,7 +108,10 @@ class SourceLease:
         self.positions.update(moved)
 
     def renew_until(self, stopping: threading.Event, refused: Callable[[QueryRefused], None]) -> None:
-        """Renew the lease while no micro-batch does. `refused` is called once, if another run has the sources."""
+        """Renew the lease three times in its length, until `stopping`. An error that passes by itself is ignored.
+
+        If another run has the sources, or the table was dropped, the renewal ends with one call of `refused`.
+        """
         while not stopping.wait(self.lease_s / 3):
             try:
                 self.advance({})

@@ -50,7 +50,9 @@ def create(
     buckets: Annotated[int, typer.Option(help="hash buckets, each a tablet")] = 3,
     replicas: Annotated[int, typer.Option(help="replication factor")] = 3,
     topic: Annotated[str, typer.Option(help="Kafka topic that feeds it; default writes.NAME")] = "",
-    framing: Annotated[str, typer.Option(help="single-object, confluent or bare")] = "single-object",
+    framing: Annotated[
+        str, typer.Option(help="single-object or confluent; bare needs Python's create_table(reader_schema=)")
+    ] = "single-object",
     partitions: Partitions = PARTITIONS,
     no_topic: Annotated[bool, typer.Option("--no-topic", help="leave the topic to others")] = False,
     kafka: Kafka = "",
