@@ -57,14 +57,14 @@ class CopyWanted:
     """Whether it is for a witness: no blocks, and a log that begins at the source's commit position, if that is
     safe."""
     acknowledged: OpId = ZERO_OPID
-    """With `log_only`: the last entry that the target has ever acknowledged; ANYTHING if unknown. The copied log must
+    """With `log_only`: the last entry that the target has ever acknowledged; MAX_OPID if unknown. The copied log must
     not end below it."""
     flushed: OpId = ZERO_OPID
     """The blocks must contain at least the entries up to here; the source flushes for that."""
 
 
 WHOLE = CopyWanted()
-ANYTHING = OpId(1 << 62, 1 << 62)
+MAX_OPID = OpId(1 << 62, 1 << 62)
 """An OpId above all others."""
 
 

@@ -20,7 +20,7 @@ from .attempt import CopyAttempt
 from .checks import HealthyReplica, replacement_refusal, source_refusal
 from .deletion import fresh_quarantine, wal_folder
 from .lost_superblock import blocks_that_stayed, was_here, write_tombstone_for_lost
-from .manifest import ANYTHING, WHOLE, CopyManifest, CopyWanted
+from .manifest import MAX_OPID, WHOLE, CopyManifest, CopyWanted
 from .offer import accept_offer
 from .quarantine import end_unfinished_copy
 
@@ -72,7 +72,7 @@ class TargetCopy:
         self._allow_leaderless = allow_leaderless
         self._log_only = log_only
         self._healthy, self._source_uuid = healthy, source_uuid
-        self._wanted = self._want(own_last_opid if own_last_known else ANYTHING)
+        self._wanted = self._want(own_last_opid if own_last_known else MAX_OPID)
         self._merge = merge
         self._own_cmeta = own_cmeta
         self.in_force: Superblock | None = None
@@ -89,7 +89,7 @@ class TargetCopy:
             if cmeta is not None:
                 last, term = self._own
                 self._own = max(last, cmeta.committed_config.opid), max(term, cmeta.term)
-            self._wanted = self._want(ANYTHING)
+            self._wanted = self._want(MAX_OPID)
         with self._attempt.session(self._wanted, allow_leaderless=self._allow_leaderless) as manifest:
             remote = self._accept(manifest)
             self._progress.bytes_total = manifest.size_bytes
@@ -148,7 +148,7 @@ class TargetCopy:
             remote.witness
             and not manifest.files
             and not local.last_logged_known
-            and self._wanted.acknowledged != ANYTHING
+            and self._wanted.acknowledged != MAX_OPID
         ):
             what = "what was acknowledged here cannot be told: the log of the source is needed too"
             raise Refused(Code.ILLEGAL_STATE, what, detail="OPID", tablet=self._tablet_id)

@@ -215,7 +215,7 @@ MUTANTS = (
         ),
         file="replica/tablet_copy/target.py",
         function="TargetCopy.__init__",
-        before="self._want(own_last_opid if own_last_known else ANYTHING)",
+        before="self._want(own_last_opid if own_last_known else MAX_OPID)",
         after="self._want(own_last_opid)",
     ),
     Mutant(
