@@ -23,12 +23,12 @@ server is asked again."""
 class _LeaderSearch:
     """The search for a tablet's leader since the server `suspect` did not answer as the leader.
 
-    `silent`: uuid of the last server that gave no answer in its time. `asked`: how many members were asked since.
+    `silent_uuid`: the last server that gave no answer in its time. `asked`: how many members were asked since.
     `leaderless`: one of them replied that it knows no leader. `suspect_asked`: the suspect itself was asked again.
     """
 
     suspect: str
-    silent: str = ""
+    silent_uuid: str = ""
     asked: int = 0
     leaderless: bool = False
     suspect_asked: bool = False
@@ -93,7 +93,7 @@ class Locator:
         costs a whole attempt."""
         search = self._searches.setdefault(location.tablet_id, _LeaderSearch(""))
         others = sorted(uuid for uuid in location.members if uuid != search.suspect)
-        again = search.leaderless and search.silent == search.suspect
+        again = search.leaderless and search.silent_uuid == search.suspect
         turns = len(others) * (ROUNDS_WITHOUT_LEADER if again else 1)
         search.asked += 1
         if search.asked > turns and search.suspect in location.members:
@@ -143,7 +143,7 @@ class Locator:
             if not uuid and search is not None:
                 search.leaderless = True
             address = address or location.members.get(uuid)
-            if not uuid or address is None or uuid in (asked_uuid, search and search.silent):
+            if not uuid or address is None or uuid in (asked_uuid, search and search.silent_uuid):
                 if location.leader_uuid == asked_uuid:
                     self._tablets[tablet_id] = replace(location, leader_uuid="")
                 return False
@@ -169,11 +169,11 @@ class Locator:
                 self._tablets[tablet_id] = replace(location, leader_uuid="")
             search = self._searches.get(tablet_id, _LeaderSearch(""))
             if silent:
-                search.silent = uuid
-            elif search.silent == uuid:
-                search.silent = ""
+                search.silent_uuid = uuid
+            elif search.silent_uuid == uuid:
+                search.silent_uuid = ""
             if not search.suspect or search.suspect_asked:
-                search = _LeaderSearch(uuid, search.silent)  # the first one, or all have been asked in vain
+                search = _LeaderSearch(uuid, search.silent_uuid)  # the first one, or all have been asked in vain
             self._searches[tablet_id] = search
 
 

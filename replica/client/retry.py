@@ -76,7 +76,7 @@ def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> 
 UNREACHABLE = "the server cannot be reached: "
 NOT_OFFERED = "the server at this address does not offer this call"
 NO_ANSWER = "no answer in time; `nyala cluster check` says whether the cluster is well"
-_NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
+_NOT_CARRIED_OUT = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
 
 
 def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mutates: bool) -> Refused:
@@ -85,8 +85,8 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
     status = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     text = (error.details() or status.name) if isinstance(error, grpc.Call) else str(error)
     kind = too_long(error) if isinstance(error, grpc.Call) else None
-    reached = status not in _NEVER_REACHED or kind is TooLong.ANSWER
-    applied = Applied.UNKNOWN if mutates and reached else Applied.NOT_APPLIED
+    may_be_carried_out = status not in _NOT_CARRIED_OUT or kind is TooLong.ANSWER
+    applied = Applied.UNKNOWN if mutates and may_be_carried_out else Applied.NOT_APPLIED
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Refused(Code.TIMED_OUT, NO_ANSWER, applied=applied)
     if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):

@@ -593,8 +593,8 @@ MUTANTS = (
         file="replica/client/locator.py",
         function="Locator.leader_failed",
         before="""
-            elif search.silent == uuid:
-                search.silent = ""
+            elif search.silent_uuid == uuid:
+                search.silent_uuid = ""
         """,
         after="",
     ),
