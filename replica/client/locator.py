@@ -15,8 +15,8 @@ from .tables import Location
 LookUp = Callable[[str], list[Location]]
 """Requests all locations of a table from the master, by name."""
 ROUNDS_WITHOUT_LEADER = 3
-"""If a member knows no leader, an election is near. The other members are then asked so many times before the silent
-server is asked again."""
+"""How often each other member is asked before the silent server is asked again, if a member knows no leader. An
+election is near then."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Locator:
                 self._tablets[location.tablet_id] = location
 
     def forget_table(self, table_name: str) -> None:
-        """Drop all tablets of a table."""
+        """Remove the locations of a table's tablets from the cache."""
         with self._lock:
             self._tablets = {k: v for k, v in self._tablets.items() if v.table_name != table_name}
 
@@ -66,9 +66,9 @@ class Locator:
             return self._tablets.get(tablet_id)
 
     def leader(self, tablet_id: str) -> tuple[str, Address]:
-        """Return (uuid, address) to call next: the believed leader, or else one member after the other.
+        """Return (uuid, address) of the server to call next: the leader, as far as it is known.
 
-        Refused(NOT_READY) if no member is known.
+        Otherwise each call returns another member (`_next_member`). Refused(NOT_READY) if no member is known.
         """
         with self._lock:
             location = _with_members(self._tablets.get(tablet_id), tablet_id)
@@ -89,8 +89,8 @@ class Locator:
         return [(uuid, location.members[uuid]) for *_, uuid in order]
 
     def _next_member(self, location: Location) -> str:
-        """Return the next member to ask: the others in turn, and the suspect last, because a call to a stopped server
-        costs a whole attempt."""
+        """Return the next member to ask, and count it: the others in turn, and the suspect last, because a call to a
+        stopped server costs a whole attempt."""
         search = self._searches.setdefault(location.tablet_id, _LeaderSearch(""))
         others = sorted(uuid for uuid in location.members if uuid != search.suspect)
         again = search.leaderless and search.silent_uuid == search.suspect
@@ -120,7 +120,7 @@ class Locator:
                 for tablet_id in gone:
                     del self._tablets[tablet_id]
                 for location in locations:
-                    # The master learns of a failover later than the client, so its answer does not clear a suspect.
+                    # The master learns of a failover later than the client. So a suspect that it names is not taken.
                     search = self._searches.get(location.tablet_id)
                     if search is not None and location.leader_uuid == search.suspect:
                         location = replace(location, leader_uuid="")
@@ -173,7 +173,7 @@ class Locator:
             elif search.silent_uuid == uuid:
                 search.silent_uuid = ""
             if not search.suspect or search.suspect_asked:
-                search = _LeaderSearch(uuid, search.silent_uuid)  # the first one, or all have been asked in vain
+                search = _LeaderSearch(uuid, search.silent_uuid)  # the first suspect, or all members failed, too
             self._searches[tablet_id] = search
 
 

@@ -19,10 +19,10 @@ from .options import ClientOptions
 class Reaction(Enum):
     """The next step of a caller."""
 
-    FAIL = "tell the user"
+    FAIL = "raise the final error"
     RETRY = "ask the same server again, later"
     FOLLOW = "ask the hinted leader, or look it up"
-    REFRESH = "look up who serves this, then ask again"
+    REFRESH = "look up the tablet's servers, then ask again"
 
 
 REACTIONS: dict[Code, Reaction] = {
@@ -77,11 +77,13 @@ UNREACHABLE = "the server cannot be reached: "
 NOT_OFFERED = "the server at this address does not offer this call"
 NO_ANSWER = "no answer in time; `nyala cluster check` says whether the cluster is well"
 _NOT_CARRIED_OUT = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
+"""Statuses of a call that the server did not begin. RESOURCE_EXHAUSTED: the request was too long, or not whole in time.
+If the answer was too long, the call was carried out."""
 
 
 def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mutates: bool) -> Refused:
-    """Return a broken call as a refusal. If the call `mutates`, the server may have carried it out: the outcome is
-    unknown."""
+    """Return the refusal for a gRPC call that failed. If the call `mutates`, and the server may have carried it out,
+    the outcome is unknown."""
     status = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     text = (error.details() or status.name) if isinstance(error, grpc.Call) else str(error)
     kind = too_long(error) if isinstance(error, grpc.Call) else None
@@ -98,7 +100,8 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
         )
         return Refused(Code.INVALID_ARGUMENT, what, applied=applied)
     if kind is TooLong.REQUEST:
-        return Refused(Code.TOO_LARGE, f"the request has more bytes than may be sent: {_short(text)}", applied=applied)
+        what = f"the request has more bytes than may be sent, so split it: {_short(text)}"
+        return Refused(Code.TOO_LARGE, what, applied=applied)
     return Refused(Code.ILLEGAL_STATE, f"the call failed ({status.name}): {_short(text)}", applied=applied)
 
 
@@ -143,12 +146,12 @@ class Attempts:
 
     @property
     def timeout_s(self) -> float:
-        """Return the time limit of the next attempt."""
+        """Return the time limit of the next attempt of a call that may be repeated."""
         return max(0.001, min(self._attempt_timeout_s, self._deadline.left_s))
 
     def limit_s(self, *, retry_safe: bool) -> float:
-        """Return the time limit of the next attempt: all that is left if no other attempt may follow an unknown
-        outcome."""
+        """Return the time limit of the next attempt: `timeout_s`, or all the time that is left if the call must not be
+        repeated after an unknown outcome."""
         return self.timeout_s if retry_safe else max(0.001, self._deadline.left_s)
 
     def failed(self, error: Refused, *, retry_safe: bool) -> float:
@@ -162,11 +165,12 @@ class Attempts:
         if reaction is Reaction.FAIL:
             raise final(error, unknown=self.unknown)
         if self.unknown and not retry_safe:
-            raise final(error, unknown=True, why="not repeated, because repeating it is not safe")
+            why = "not repeated, because repeating it is not safe: check whether it took effect"
+            raise final(error, unknown=True, why=why)
         if error.code is Code.TIMED_OUT:
             self._attempt_timeout_s *= 2
         elif error.code is Code.NOT_LEADER and not error.detail:
-            # The group has no leader, so waiting longer than before for a silent server would gain nothing.
+            # The group elects a leader now. A longer wait for a server that is silent would gain nothing.
             self._attempt_timeout_s = self._options.attempt_timeout_s
         delay = self._next_delay_s(follow=reaction is Reaction.FOLLOW and bool(error.detail))
         if delay >= self._deadline.left_s:

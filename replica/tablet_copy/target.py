@@ -30,19 +30,23 @@ _log = logging.getLogger(__name__)
 class TargetCopy:
     """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
 
-    `own_last_opid` and `own_term`: the last acknowledged OpId and the term of this server, as the caller knows them.
-    `stop_and_delete(check_source)` is called after the source has been accepted and before this server changes
-    anything. It stops the replica if there is one, calls `check_source(last OpId, term)` with the stopped replica's
-    values, deletes a READY replica, and returns the superblock in force (None: this server never had the tablet).
-    `check_source` raises Refused if the stopped replica has a higher term or OpId than the source; nothing has changed
-    then, and the caller starts the replica again. `merge(remote)` merges the source's consensus metadata into the local
-    one, under the lock that this server's votes for the tablet take too; without it the file is merged directly.
-    `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `healthy`: the replica
-    here, if it is intact: then only some sources may replace it (`replacement_refusal`). `own_last_known`: whether
-    `own_last_opid` is exactly the last acknowledged OpId, and not only a lower bound. `own_cmeta()`: the consensus
-    metadata, if this server has them in memory; otherwise they are read. They are needed if the superblock is lost
-    (`lost_superblock.py`): then the acknowledged OpId of the tombstone is unknown. A copy that is cancelled before
-    COPY.1 changes nothing; one that is cancelled before COPY.5 leaves a tombstone; after COPY.5 it cannot be cancelled.
+    `own_last_opid`, `own_term`: the last acknowledged OpId and the term of this server, as the caller knows them.
+    `own_last_known`: whether `own_last_opid` is exact, and not only a lower bound.
+    `stop_and_delete(check_source)`: called after the source has been accepted and before this server changes anything.
+    It stops the replica if there is one, calls `check_source(last OpId, term)` with the stopped replica's values,
+    deletes a READY replica, and returns the superblock in force (None: this server never had the tablet).
+    `check_source` raises Refused if the stopped replica has a higher term or OpId than the source. Nothing has changed
+    then, and the caller starts the replica again.
+    `merge(remote)`: merges the source's consensus metadata into the local one, under the lock that this server's votes
+    for the tablet take too. Without it the file is merged directly.
+    `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses".
+    `healthy`: the replica here, if it is intact. Then only some sources may replace it (`replacement_refusal`), and
+    `source_uuid` is the server that is the source.
+    `own_cmeta()`: the consensus metadata, if this server has them in memory; otherwise they are read. They are needed
+    if the superblock is lost (`lost_superblock.py`), because the tombstone then does not know its acknowledged OpId.
+
+    A copy that is cancelled before COPY.1 changes nothing. One that is cancelled before COPY.5 leaves a tombstone.
+    After COPY.5 it cannot be cancelled.
 
     Durability: `run` returns only when the READY superblock and all files that it names are durable.
     """
@@ -76,7 +80,8 @@ class TargetCopy:
         self._merge = merge
         self._own_cmeta = own_cmeta
         self.in_force: Superblock | None = None
-        """The record that this copy saved last; None if it saved none."""
+        """The superblock in force, as far as this copy knows: None until `stop_and_delete` has returned one, or COPY.1
+        has saved one."""
 
     def run(self) -> Superblock:
         """Copy, and return the READY superblock. Refused or Corruption if the copy failed; then a tombstone is left."""
@@ -150,7 +155,7 @@ class TargetCopy:
             and not local.last_logged_known
             and self._wanted.acknowledged != MAX_OPID
         ):
-            what = "what was acknowledged here cannot be told: the log of the source is needed too"
+            what = "the last acknowledged OpId here is unknown: the next attempt copies the source's log, too"
             raise Refused(Code.ILLEGAL_STATE, what, detail="OPID", tablet=self._tablet_id)
 
     def _mark_copying(self, remote: Superblock, local: Superblock | None) -> Superblock:

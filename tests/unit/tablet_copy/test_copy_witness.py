@@ -147,7 +147,7 @@ def test_witness_of_who_cannot_tell_its_acknowledgements_gets_the_log_too(source
     disk = new_disk()
     unknown = tombstone(disk, OpId(6, 1), term=6, known=False)
     assert not unknown.last_logged_known
-    with pytest.raises(Refused, match="the log of the source is needed too"):
+    with pytest.raises(Refused, match="the next attempt copies the source's log, too"):
         vivify(disk, source, kept=OpId(6, 1), local=unknown)
     assert Superblock.load(disk, TABLET) == unknown
     assert vivify(disk, source, kept=OpId(6, 1), own_last_known=False, local=unknown).flush_opid == OpId(6, 1)
