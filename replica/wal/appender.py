@@ -172,7 +172,7 @@ class Appender:
     def _finish(self, active: ActiveSegment | None) -> None:
         if active is not None:
             active.finish()
-        if self._end != self._recorded_end or self.disk.exists(self.folder):
+        if self.disk.exists(self.folder):
             self._recorded_end = self._end
             self.repair_record()  # also if it was damaged since it was written
 

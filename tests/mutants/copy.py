@@ -732,7 +732,7 @@ MUTANTS = (
     Mutant(
         name="latest time is that of the last entry",
         rows="IN-50",
-        test="tests/unit/tablet_copy/test_copy_times.py::test_latest_time_is_that_of_all_entries_that_were_written",
+        test="tests/unit/wal/test_wal_offline.py::test_latest_time_is_that_of_all_entries_that_were_written",
         file="replica/wal/recovery.py",
         function="_walk.visit",
         before="out.latest_time = max(out.latest_time, entry.hybrid_time)",

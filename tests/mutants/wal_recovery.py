@@ -700,7 +700,7 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_end.py::test_close_leaves_the_record_of_the_end_as_it_is_in_memory",
         file="replica/wal/appender.py",
         function="Appender._finish",
-        before="or self.disk.exists(self.folder):",
-        after=":",
+        before="if self.disk.exists(self.folder):",
+        after="if self._end != self._end_said:",
     ),
 )

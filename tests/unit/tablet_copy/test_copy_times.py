@@ -16,10 +16,8 @@ from nyala.replica.types import (
     hybrid_from_us,
     limits,
 )
-from nyala.replica.wal import latest_time
 from tests.harness.copies import (
     TABLET,
-    RestingReplica,
     Source,
     TestClock,
     attempt,
@@ -119,21 +117,6 @@ def test_rows_whose_times_are_too_far_ahead_do_not_join_a_witness(what: str) -> 
             join.run()
         assert swapped == [] and disk.listdir("data") == [] and Superblock.load(disk, TABLET) == witness
     source.replica.close()
-
-
-def test_latest_time_is_that_of_all_entries_that_were_written() -> None:
-    """IN-50. Goal: an entry that was replaced counts, too, and so does one in an earlier segment. Method: no entry; a
-    far one that a later term replaces, in another segment."""
-    replica = RestingReplica(new_disk())
-    disk = replica.disk
-    assert latest_time(disk, WAL, TABLET) == 0
-    for term, first, times in ((1, 1, (7, 99, 8)), (2, 2, (20, 21))):
-        entries = [write_entry(first + n, [n], "x", term)._replace(hybrid_time=t) for n, t in enumerate(times)]
-        replica.log.append(entries, lambda outcome: None)
-        replica.log.drain()
-        replica.log.roll()
-    replica.log.close()
-    assert latest_time(disk, WAL, TABLET) == 99
 
 
 @pytest.mark.parametrize("part", ["header", "block"])

@@ -241,6 +241,8 @@ def test_close_leaves_the_record_of_the_end_as_it_is_in_memory(damage: str, appe
     assert read_newest(disk, FOLDER) == Newest(newest.number, newest.length_bytes, log.last)
     assert opened(disk) == (entries(1, 3 if appends else 2), None)
     log, _ = open_log(disk)
+    if appends:
+        append_now(log, [entry(4)])
     disk.remove_tree(FOLDER)
     log.close()
     assert not disk.exists(FOLDER)
