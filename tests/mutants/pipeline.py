@@ -176,7 +176,10 @@ MUTANTS = (
         Mutant(
             name=f"{sink} takes no large row",
             rows="IN-02",
-            test="tests/e2e/test_ingest_e2e.py::test_largest_row_goes_from_each_publisher_into_the_table",
+            test=(
+                "tests/unit/pipeline/test_publish_failures.py::"
+                "test_no_record_that_a_topic_of_rows_takes_is_refused_by_a_publishers_client"
+            ),
             file="pipeline/publish.py",
             function=f"{sink}.__init__",
             before="_MESSAGE_BYTES_MAX",
@@ -196,22 +199,7 @@ MUTANTS = (
     Mutant(
         name="decimals of records lose their sign",
         rows="IN-02",
-        test=(
-            "tests/e2e/test_spark_source.py::"
-            "test_one_row_of_every_type_in_the_key_is_the_same_from_kafka_to_spark_and_back"
-        ),
-        file="pipeline/avro_columns.py",
-        function="unscaled_words",
-        before="filler = np.where((lead & 0x80).astype(bool) & (lengths > 0), 0xFF, 0).astype(np.uint8)",
-        after="filler = np.zeros(len(lead), np.uint8)",
-    ),
-    Mutant(
-        name="decimals of a whole chunk of records lose their sign",
-        rows="IN-01, IN-02",
-        test=(
-            "tests/e2e/test_spark_source.py::"
-            "test_chunk_of_rows_and_one_row_more_are_the_same_from_kafka_to_spark_and_back"
-        ),
+        test="tests/unit/pipeline/test_decode_twin.py::test_random_rows_decode_as_fastavro_reads_them",
         file="pipeline/avro_columns.py",
         function="unscaled_words",
         before="filler = np.where((lead & 0x80).astype(bool) & (lengths > 0), 0xFF, 0).astype(np.uint8)",
@@ -529,7 +517,7 @@ MUTANTS = (
     Mutant(
         name="filters of a query stay in the plan",
         rows="none",
-        test="tests/e2e/test_spark_reuse.py::test_each_query_of_one_dataframe_has_the_rows_of_its_own_filters",
+        test="tests/unit/pipeline/test_source_reader.py::test_filters_of_spark_are_left_to_spark",
         file="pipeline/source/data_source.py",
         function="NyalaSource.reader",
         before="return Reader(options, handle, tuple(schema.names))",
@@ -612,7 +600,10 @@ MUTANTS = (
     Mutant(
         name="spark query is of when its tasks run",
         rows="none",
-        test="tests/process/test_api_process.py::test_spark_query_reads_what_was_there_when_its_first_task_began",
+        test=(
+            "tests/unit/pipeline/test_source_reader.py::"
+            "test_all_tasks_of_a_query_read_at_one_time_and_those_of_the_next_at_a_later_one"
+        ),
         file="pipeline/source/reader.py",
         function="Reader._time_of_query",
         before="at = times.agreed(shared_client(self.options.masters), choose)",
@@ -621,7 +612,10 @@ MUTANTS = (
     Mutant(
         name="spark plan has one time",
         rows="none",
-        test="tests/e2e/test_spark_reuse.py::test_each_query_of_one_dataframe_is_of_its_own_time",
+        test=(
+            "tests/unit/pipeline/test_source_reader.py::"
+            "test_all_tasks_of_a_query_read_at_one_time_and_those_of_the_next_at_a_later_one"
+        ),
         file="pipeline/source/reader.py",
         function="Reader.partitions",
         before="if self.options.at_time or self.options.at_first_use:",
@@ -735,15 +729,6 @@ MUTANTS = (
         name="spark task on another host needs the driver's folder",
         rows="IN-10",
         test="tests/unit/pipeline/test_source_reader.py::test_tasks_on_another_host_read_at_the_time_of_the_query",
-        file="pipeline/source/query_time.py",
-        function="QueryTimes.beside_driver",
-        before="return not self.folder or Path(self.folder).is_dir()",
-        after="return True",
-    ),
-    Mutant(
-        name="spark executors need the driver's folder",
-        rows="none",
-        test="tests/e2e/test_spark_hosts.py::test_query_on_several_hosts_has_one_time_and_the_next_a_later_one",
         file="pipeline/source/query_time.py",
         function="QueryTimes.beside_driver",
         before="return not self.folder or Path(self.folder).is_dir()",
@@ -1114,7 +1099,7 @@ MUTANTS = (
         Mutant(
             name=name,
             rows="IN-90",
-            test=f"tests/e2e/test_bad_headers_e2e.py::{test}",
+            test=f"tests/unit/pipeline/test_bad_headers.py::{test}",
             file=file,
             function=function,
             before=before,

@@ -65,7 +65,7 @@ class Kafka:
     def position(self, place: Any) -> int:
         return self.at[place]
 
-    def poll(self, timeout_ms: int, max_records: int) -> dict[Any, list[Row]]:
+    def poll(self, timeout_ms: int, max_records: int = 500) -> dict[Any, list[Row]]:
         if self.away:
             raise KafkaConnectionError("gone")
         for place in self.at:

@@ -76,7 +76,8 @@ def decode(keys: list[bytes | None], values: list[bytes | None]) -> Any:
 @settings(max_examples=60)
 @given(ROWS, st.integers(0, 3))
 def test_random_rows_decode_as_fastavro_reads_them(rows: list[dict[str, Any]], skipped: int) -> None:
-    """Goal: same values as the reference for every column type, nulls included, sliced arrays too. Method: twin."""
+    """IN-02. Goal: same values as the reference for every column type, nulls included, sliced arrays too. Method:
+    twin."""
     values = [frame(row) for row in rows]
     keys = [encode_key(SCHEMA, row) for row in rows]
     decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [WriterSchema(WRITER)])

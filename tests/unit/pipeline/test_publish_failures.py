@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from nyala.pipeline import Framing, PublishFailed, QueryInterrupted, RowMisfit, RowPublisher
 from nyala.pipeline.decode import RowDecoder
-from nyala.pipeline.publish import RowEncoder, _Failures
+from nyala.pipeline.publish import RowEncoder, _BulkSink, _Failures, _KafkaSink
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
-from nyala.replica.types import Code, ReplicaError, kafka_topics, limits
+from nyala.replica.types import PLAINTEXT, Code, ReplicaError, kafka_topics, limits
 
 SCHEMA = TableSchema(
     schema_id=1,
@@ -93,3 +95,19 @@ def test_row_or_key_that_no_table_takes_is_refused_before_it_is_sent() -> None:
         ) as raised:
             encoder.key(row) if most < 1 << 20 else encoder.value(row, RowOp.UPSERT)
         assert raised.value.code is Code.TOO_LARGE
+
+
+@pytest.mark.parametrize("sink", [_KafkaSink, _BulkSink])
+def test_no_record_that_a_topic_of_rows_takes_is_refused_by_a_publishers_client(
+    sink: type[_KafkaSink | _BulkSink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-02. Goal: the brokers alone decide which record is too large. Method: the settings that Kafka's client gets,
+    with those of a topic of rows; the other client is given a record of that size, without a broker."""
+    largest = int(kafka_topics.WRITES_SETTINGS["max.message.bytes"])
+    settings: dict[str, Any] = {}
+    monkeypatch.setattr("kafka.KafkaProducer", lambda **given: settings.update(given))
+    made = sink("127.0.0.1:1", PLAINTEXT)
+    if isinstance(made, _KafkaSink):
+        assert settings["max_request_size"] > largest
+    else:
+        made.send("t", b"k", bytes(largest), [])

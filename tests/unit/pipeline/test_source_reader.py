@@ -78,7 +78,8 @@ def made_reader(columns: tuple[str, ...] = SCHEMA.names, **options: str) -> Read
 def test_filters_of_spark_are_left_to_spark(client: SimpleNamespace) -> None:
     """Goal: Spark may plan with filters and answer a later query, without them, from that plan: so no plan holds any.
     Method: the call with which Spark's worker offers filters, and the scans after it, which have `where` alone."""
-    asking = made_reader(where="n >= 3")
+    made = NyalaSource(options=OPTIONS | {"where": "n >= 3"})
+    asking = made.reader(made.schema())
     given = [EqualTo(("k",), 7), GreaterThan(("n",), 5), IsNotNull(("v",))]
     assert list(asking.pushFilters(given)) == given
     there = pickle.loads(pickle.dumps(asking))
