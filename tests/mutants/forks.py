@@ -31,7 +31,7 @@ CPU_TIMES = 5.0
 times what it took without the mutant. A slow machine does not spend it; a loop without an end does."""
 WAIT_S = 60.0
 WAIT_TIMES = 10.0
-"""The same for real time, of all tests of a mutant together, for what waits for ever."""
+"""The same for real time, for what waits for ever; of all tests of a mutant together, too."""
 ALONE_S = 3600.0
 """Both limits of what runs without a mutant."""
 MEMORY_BYTES, STACK_BYTES = 4 << 30, 2 << 20
@@ -118,8 +118,8 @@ class Forks:
             found = {}
             for name in shares[pos]:
                 begun_s = time.perf_counter()
-                limits = {name: ALONE_S}
-                red, _ = tracer.run(lambda limits=limits: self._red(limits)) if traced else self._red(limits)  # type: ignore[misc]
+                alone = {name: ALONE_S}
+                red, _ = tracer.run(lambda alone=alone: self._red(alone)) if traced else self._red(alone)  # type: ignore[misc]
                 lines = {file: frozenset(lines) for file, lines in tracer.lines.items()}
                 found[name] = Seen(time.perf_counter() - begun_s, red, lines)
             (folder / "seen").write_bytes(pickle.dumps(found))
@@ -147,7 +147,7 @@ class Forks:
                     if function.__code__.co_freevars != code.co_freevars:
                         raise LookupError(f"{unit} uses other names of the function around it: {code.co_freevars}")
                     function.__code__ = code
-            red, why = self._red({name: CPU_S + CPU_TIMES * took_s for name, took_s in tests[pos].items()})
+            red, why = self._red(tests[pos])
             (folder / "seen").write_text(f"{red}\n{why}")
             return bool(red)
 
@@ -165,19 +165,24 @@ class Forks:
         """Whether the function exists as one that can be changed."""
         return unit in self._functions
 
-    def _red(self, cpu_s: Mapping[str, float]) -> tuple[str, str]:
+    def _red(self, usual_s: Mapping[str, float]) -> tuple[str, str]:
         """The first of these tests that is red, and its report; empty if none is. What they share is made once and left
-        standing. Each may have so much processor time; the process dies if one takes more."""
-        items = [self.items[name] for name in cpu_s]
+        standing. What each usually takes gives its limits: the process dies if one takes more processor time, and
+        TimeoutError ends it if one waits for longer."""
+        items = [self.items[name] for name in usual_s]
         for item, following in zip(items, [*items[1:], None], strict=True):
-            end_s = time.process_time() + cpu_s[item.nodeid]
+            begun_s, took_s = time.monotonic(), usual_s[item.nodeid]
+            end_s, wait_s = time.process_time() + CPU_S + CPU_TIMES * took_s, WAIT_S + WAIT_TIMES * took_s
             resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(end_s), resource.RLIM_INFINITY))
+            item.add_marker(pytest.mark.timeout(wait_s, method="signal"), append=False)
             watch = _Watch()
             item.config.pluginmanager.register(watch)
             # Without a next one, all that it shares with others is ended.
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             item.config.pluginmanager.unregister(watch)
             if watch.failed is not None:
+                if time.monotonic() >= begun_s + wait_s:
+                    raise TimeoutError(f"{item.nodeid} was not over in {wait_s:.0f} s, which proves nothing")
                 return item.nodeid, watch.failed.longreprtext
         return "", ""
 

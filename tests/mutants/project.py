@@ -167,6 +167,19 @@ MUTANTS = (
         on_disk=True,
     ),
     Mutant(
+        name="test that waits for ever under a mutant counts as a catch",
+        rows="none",
+        test=(
+            "tests/mutants/test_mutants_runner.py::"
+            "test_mutant_that_waits_for_ever_has_the_time_of_the_test_that_it_stops"
+        ),
+        file="tests/mutants/forks.py",
+        function="Forks._red",
+        before="if time.monotonic() >= begun_s + wait_s:",
+        after="if False:",
+        on_disk=True,
+    ),
+    Mutant(
         name="one lane waits for the other",
         test="tests/mutants/test_mutants_runner.py::test_lanes_run_side_by_side_and_none_has_more_than_its_number",
         file="tests/mutants/children.py",

@@ -84,6 +84,38 @@ def test_lanes_run_side_by_side_and_none_has_more_than_its_number(tmp_path: Path
     assert ended.stdout == "[(0, 0), (1, 0), (2, 0)]\n", ended.stdout
 
 
+FOR_EVER = """
+import json, sys
+from pathlib import Path
+import pytest
+from tests.mutants import forks
+from tests.mutants.in_place import _Row
+from tests.mutants.mutant import Mutant
+forks.WAIT_S = 1.0
+row = Mutant(name="x", **json.loads(sys.argv[2]), after="import threading; threading.Event().wait()")
+class Session:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session):
+        made = forks.Forks(session, Path(sys.argv[1]), [row.file], 1)
+        names = sorted(made.items, key=lambda name: not name.startswith(row.test))
+        usual_s = {name: 0.1 if name.startswith(row.test) else 1e4 for name in names}
+        _, verdict = next(made.verdicts([_Row(row)], [usual_s]))
+        print(verdict.by, verdict.over, 1.0 < verdict.took_s < float(sys.argv[3]))
+        return True
+pytest.main([*forks.QUIETLY, row.test.partition("::")[0]], plugins=[Session()])
+"""
+
+
+def test_mutant_that_waits_for_ever_has_the_time_of_the_test_that_it_stops(tmp_path: Path) -> None:
+    """Goal: a mutant with hundreds of tests that waits in the first one is given up soon, and counts as no catch of
+    that test. Method: a rule of a line waits for ever; its first test takes a tenth of a second without it, the others
+    hours."""
+    row = {"test": TEST, "file": "replica/raft/quorum.py", "function": "majority", "before": "return count // 2 + 1"}
+    command = [sys.executable, "-c", FOR_EVER, str(tmp_path), json.dumps(row), str(patience_s(120))]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience_s(120), check=True)
+    assert ended.stdout.split() == ["True", "True"], ended.stdout + ended.stderr
+
+
 CHECK = """
 import json, sys
 from tests.mutants.__main__ import check
