@@ -216,7 +216,10 @@ MUTANTS = (
     Mutant(
         name="term without a vote is not saved",
         rows="TC-14",
-        test="tests/process/test_wal_kill.py::test_process_killed_at_a_crash_point_forgets_no_vote[cmeta.before_flush]",
+        test=(
+            "tests/unit/consensus_metadata/test_consensus_meta.py::"
+            "test_crash_during_a_vote_leaves_the_old_vote_or_the_new_one"
+        ),
         file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta._save",
         before="""

@@ -411,8 +411,8 @@ MUTANTS = (
         name="end kept over a copy is not trusted",
         rows="TC-78",
         test=(
-            "tests/process/test_tablet_copy_process.py::"
-            "test_voter_that_died_in_its_copy_elects_with_the_others_when_the_leader_is_gone"
+            "tests/unit/server/test_server_votes_of_the_absent.py::"
+            "test_voter_that_died_in_its_copy_still_votes_by_what_it_kept"
         ),
         file="replica/tablet_copy/quarantine.py",
         function="end_unfinished_copy",

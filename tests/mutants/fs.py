@@ -284,11 +284,8 @@ MUTANTS = (
     ),
     Mutant(
         name="identity of a later build is called damage",
-        rows="TC-63",
-        test=(
-            "tests/process/test_formats_process.py::"
-            "test_server_serves_the_directory_of_an_earlier_build_and_refuses_what_a_later_one_wrote"
-        ),
+        rows="IN-93",
+        test="tests/unit/master/test_master_upgrade.py::test_directory_of_a_level_is_opened_by_builds_that_know_it",
         file="replica/fs/instance.py",
         function="read_instance",
         before="except UnsupportedFrame as error:",

@@ -1288,8 +1288,8 @@ MUTANTS = (
         name="other peers are believed",
         rows="MF-05",
         test=(
-            "tests/process/test_master_replacement_process.py::"
-            "test_master_whose_options_name_other_masters_does_not_start"
+            "tests/unit/master/test_master_members.py::"
+            "test_changed_group_counts_more_than_the_options_of_its_first_start"
         ),
         file="replica/master/group/startup_checks.py",
         function="check_config",
@@ -1326,9 +1326,7 @@ MUTANTS = (
     Mutant(
         name="two forged requests end the followers",
         rows="MF-10",
-        test=(
-            "tests/process/test_master_replacement_process.py::test_forged_takeover_of_a_master_that_lives_ends_none"
-        ),
+        test="tests/unit/master/test_master_takeovers.py::test_only_a_master_that_is_gone_is_taken_over",
         file="replica/master/group/takeovers.py",
         function="next_takeover",
         before="if uuid in in_touch:",

@@ -750,10 +750,7 @@ MUTANTS = (
     Mutant(
         name="stranger that listens nowhere is a server",
         rows="IN-43",
-        test=(
-            "tests/process/test_forged_heartbeats_process.py::"
-            "test_forged_heartbeats_delete_nothing_and_their_sender_is_named"
-        ),
+        test="tests/unit/master/test_master_server_admission.py::test_server_counts_once_it_answered_at_its_address",
         file="replica/master/heartbeats/server_admission.py",
         function="ServerAdmission._call",
         before="if why := await self._absent(address, applicant, cluster_id):",
@@ -1285,7 +1282,7 @@ MUTANTS = (
     Mutant(
         name="slow start is death",
         rows="CN-23",
-        test="tests/process/test_replacing_process.py::test_slow_start_and_slow_copy_cost_no_member_its_place",
+        test="tests/unit/master/test_master_soft_state.py::test_view_health_follows_heartbeats_and_the_leader",
         file="replica/master/tablets/view.py",
         function="_health_of",
         before="server.last_report.booting or not",

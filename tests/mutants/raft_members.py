@@ -373,7 +373,7 @@ MUTANTS = (
     Mutant(
         name="learner asks for votes",
         rows="CN-31",
-        test="tests/process/test_voters_process.py::test_election_timer_runs_on_followers_that_vote_and_on_nobody_else",
+        test="tests/unit/raft/test_raft_votes.py::test_learner_that_hears_nobody_has_nothing_to_do",
         file="replica/raft/roles.py",
         function="config_in_force",
         before="None and m.votes",

@@ -382,10 +382,7 @@ MUTANTS = (
     Mutant(
         name="terms are kept a tick after they are told",
         rows="TC-14, I1",
-        test=(
-            "tests/process/test_crashed_promises_process.py::"
-            "test_rows_are_exact_and_no_promise_is_broken_though_servers_die_where_promises_are_made"
-        ),
+        test="tests/unit/raft_driver/test_driver_life.py::test_vote_leaves_only_after_it_is_durable",
         file="replica/raft_driver/persister.py",
         function="Persister.submit",
         before="""

@@ -48,10 +48,10 @@ MUTANTS = (
     ),
     Mutant(
         name="slice of rows is hashed from its array",
-        rows="IN-02",
+        rows="IN-01",
         test=(
-            "tests/process/test_every_type_process.py::"
-            "test_one_row_of_every_type_is_the_same_after_a_write_a_copy_and_a_restart"
+            "tests/unit/rows/test_rows_every_type.py::"
+            "test_key_hash_of_every_type_in_every_form_is_one_and_changes_nothing"
         ),
         file="replica/rows/buffers.py",
         function="decimal_words",
@@ -289,22 +289,10 @@ MUTANTS = (
     ),
     Mutant(
         name="hash writes into a row of a client",
-        rows="IN-02",
+        rows="IN-01",
         test=(
-            "tests/process/test_every_type_process.py::"
-            "test_one_row_of_every_type_is_the_same_after_a_write_a_copy_and_a_restart"
-        ),
-        file="replica/rows/hashing.py",
-        function="_hash_column",
-        before="low = mix_in_place(words[:, 0].copy())",
-        after="low = mix_in_place(np.ascontiguousarray(words[:, 0]))",
-    ),
-    Mutant(
-        name="hash writes into the last row of a client",
-        rows="IN-01, IN-02",
-        test=(
-            "tests/process/test_every_type_process.py::"
-            "test_chunk_of_rows_and_one_row_more_are_the_same_after_a_write_a_copy_and_a_restart"
+            "tests/unit/rows/test_rows_every_type.py::"
+            "test_key_hash_of_every_type_in_every_form_is_one_and_changes_nothing"
         ),
         file="replica/rows/hashing.py",
         function="_hash_column",

@@ -778,7 +778,7 @@ MUTANTS = (
     Mutant(
         name="fetch ignores the name",
         rows="TC-73",
-        test="tests/process/test_server_identity.py::test_every_call_for_another_server_is_refused_by_name",
+        test="tests/unit/server/test_server_fetch.py::test_connection_is_given_to_who_names_this_server_and_a_session",
         file="replica/rpc/request_errors.py",
         function="check_name",
         before="if dest_uuid != own_uuid:",

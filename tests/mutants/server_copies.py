@@ -377,10 +377,7 @@ MUTANTS = (
     Mutant(
         name="copy is asked for once",
         rows="TC-12",
-        test=(
-            "tests/process/test_replace_cycle_process.py::"
-            "test_members_are_replaced_in_cycle_until_every_target_is_an_old_tombstone"
-        ),
+        test="tests/unit/server/test_server_copy_faults.py::test_copy_whose_session_ends_is_told_so_and_is_retried",
         file="replica/server/copies/copy_jobs.py",
         function="CopyRequester._send",
         before="self._busy.discard(need.peer_uuid)",

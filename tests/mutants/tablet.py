@@ -161,8 +161,8 @@ MUTANTS = (
         name="repeated write is done again under churn",
         rows="CN-24",
         test=(
-            "tests/process/test_churny_elections_process.py::"
-            "test_every_write_is_answered_once_while_leaders_are_deposed_all_the_time"
+            "tests/unit/server/test_server_writes.py::"
+            "test_clients_number_that_was_answered_has_that_answer_whatever_body_comes"
         ),
         file="replica/tablet/ledger.py",
         function="Ledger.admit_client",
@@ -351,8 +351,8 @@ MUTANTS = (
         name="merged blocks go before the swap",
         rows="CN-02",
         test=(
-            "tests/process/test_storage_points_process.py::"
-            "test_server_that_dies_at_each_point_of_flush_compaction_and_log_keeps_every_row_once"
+            "tests/unit/tablet/test_tablet_crash.py::"
+            "test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_change_once"
         ),
         file="replica/tablet/maintenance.py",
         function="Maintenance.compact",
@@ -1386,10 +1386,10 @@ MUTANTS = (
     ),
     Mutant(
         name="superblock of a later build is damage",
-        rows="TC-63",
+        rows="none",
         test=(
-            "tests/process/test_formats_process.py::"
-            "test_server_serves_the_directory_of_an_earlier_build_and_refuses_what_a_later_one_wrote"
+            "tests/unit/tablet/test_tablet_superblock.py::"
+            "test_superblock_in_force_is_written_again_only_where_it_is_gone_or_hurt"
         ),
         file="replica/tablet/superblock.py",
         function="Superblock.load",

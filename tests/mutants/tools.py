@@ -187,11 +187,8 @@ MUTANTS = (
     ),
     Mutant(
         name="silent master is no error",
-        rows="MF-03",
-        test=(
-            "tests/process/test_master_replacement_process.py::"
-            "test_masters_outlive_one_that_is_away_and_say_so_and_not_two"
-        ),
+        rows="IN-21, MF-03",
+        test="tests/unit/tools/test_tools_check.py::test_check_each_master_that_does_not_serve_is_an_error",
         file="replica/tools/check.py",
         function="_judge_master",
         before='return Finding(Severity.ERROR, f"master {master.uuid}", what)',

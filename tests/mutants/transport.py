@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         name="a ticket is good twice",
         rows="TC-73",
-        test="tests/process/test_server_hostile.py::test_link_for_another_uuid_is_refused_before_anything_is_read",
+        test="tests/unit/server/test_server_fetch.py::test_connection_is_given_to_who_names_this_server_and_a_session",
         file="replica/transport/listener.py",
         function="Listener.use_ticket",
         before="found = self._take_back(ticket)",

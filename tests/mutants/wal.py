@@ -203,11 +203,8 @@ MUTANTS = (
     ),
     Mutant(
         name="log of a later build is read",
-        rows="TC-63",
-        test=(
-            "tests/process/test_formats_process.py::"
-            "test_server_serves_the_directory_of_an_earlier_build_and_refuses_what_a_later_one_wrote"
-        ),
+        rows="none",
+        test="tests/unit/wal/test_wal_later.py::test_log_of_a_later_build_is_refused_with_the_reason_and_left_alone",
         file="replica/wal/format.py",
         function="decode_header",
         before='if int(meta["nyala.version"]) != VERSION or meta["nyala.incompatible_features"]:',
@@ -422,11 +419,8 @@ MUTANTS = (
     ),
     Mutant(
         name="log gc begins with the newest",
-        rows="CN-22",
-        test=(
-            "tests/process/test_storage_points_process.py::"
-            "test_server_that_dies_at_each_point_of_flush_compaction_and_log_keeps_every_row_once"
-        ),
+        rows="none",
+        test="tests/unit/wal/test_wal_want.py::test_segment_that_log_gc_cannot_remove_now_leaves_no_hole",
         file="replica/wal/log.py",
         function="Log.gc",
         before="""
@@ -607,10 +601,7 @@ MUTANTS = (
     Mutant(
         name="segment is named before it has a header",
         rows="CN-20,CN-22",
-        test=(
-            "tests/process/test_storage_points_process.py::"
-            "test_server_that_dies_at_each_point_of_flush_compaction_and_log_keeps_every_row_once"
-        ),
+        test="tests/unit/wal/test_wal_recovery.py::test_crash_at_every_point_loses_nothing_that_was_acknowledged",
         file="replica/wal/segment.py",
         function="NextSegment.take",
         before="""

@@ -117,7 +117,7 @@ def test_unanswered_candidate_asks_again_after_the_timeout_that_it_drew() -> Non
 
 
 def test_learner_that_hears_nobody_has_nothing_to_do() -> None:
-    """Goal: a learner without a leader makes no output. Method: many ticks without a leader."""
+    """CN-31. Goal: a learner without a leader makes no output. Method: many ticks without a leader."""
     solo = Solo("bc", "a")
     for _ in range(5 * OPTIONS.election_ticks_max):
         solo.core.tick()
