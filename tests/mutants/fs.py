@@ -66,12 +66,11 @@ MUTANTS = (
     Mutant(
         name="block is opened with the last maps",
         rows="IN-32",
-        test="tests/unit/tablet/test_tablet_maps.py::test_process_keeps_some_memory_maps_from_new_blocks",
+        test="tests/unit/tablet/test_tablet_maps.py::test_tablet_is_opened_only_if_its_blocks_leave_the_last_maps",
         file="replica/tablet/tablet.py",
         function="Tablet.open",
         before="RESERVE.take(MAPS_PER_BLOCK, limits.MAPS_SHARE_TO_OPEN_MAX if new else limits.MAPS_SHARE_TO_FLUSH_MAX)",
         after="pass",
-        on_disk=True,
     ),
     Mutant(
         name="restart leaves out what was open",
@@ -103,12 +102,11 @@ MUTANTS = (
     Mutant(
         name="flush takes the last maps",
         rows="IN-32",
-        test="tests/unit/tablet/test_tablet_maps.py::test_process_keeps_some_memory_maps_from_new_blocks",
+        test="tests/unit/tablet/test_tablet_maps.py::test_flush_takes_maps_for_each_block_that_it_makes",
         file="replica/tablet/maintenance.py",
         function="Maintenance.flush",
         before="RESERVE.take(blocks * MAPS_PER_BLOCK, limits.MAPS_SHARE_TO_FLUSH_MAX)",
         after="pass",
-        on_disk=True,
     ),
     Mutant(
         name="text of a library's error is not read",

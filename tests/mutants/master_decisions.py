@@ -1423,9 +1423,9 @@ MUTANTS = (
     ),
     Mutant(
         name="silent server is asked for again",
-        rows="CC-47",
+        rows="CC-47, TC-03",
         test=(
-            "tests/process/test_membership_process.py::test_witness_is_added_by_command_shown_as_one_and_becomes_whole"
+            "tests/unit/master/test_master_desired.py::test_silent_server_is_refused_with_a_code_that_nobody_waits_for"
         ),
         file="replica/master/requests/change_requests.py",
         function="_may_join",

@@ -484,10 +484,7 @@ MUTANTS = (
     Mutant(
         name="damaged replica deletes itself",
         rows="TC-63",
-        test=(
-            "tests/process/test_disk_trouble_process.py::"
-            "test_damaged_log_is_failed_beside_others_that_serve_until_the_master_heals_it"
-        ),
+        test="tests/unit/server/test_server_open.py::test_server_with_one_unreadable_block_serves_its_other_tablets",
         file="replica/server/tablets/manager.py",
         function="TabletManager.open",
         before="""

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         name="no map looks like damage",
         rows="IN-30",
-        test="tests/unit/tablet/test_tablet_maps.py::test_tablet_without_a_memory_map_left_waits_and_goes_on",
+        test="tests/unit/tablet/test_tablet_maps.py::test_tablet_without_a_memory_map_left_waits_and_goes_on[open]",
         file="replica/tablet/block.py",
         function="Block.__init__",
         before="if wanted is not None:  # no map, no file, no memory: the block is as good as before",
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         name="refused map has no errno",
         rows="IN-30",
-        test="tests/unit/tablet/test_tablet_maps.py::test_tablet_without_a_memory_map_left_waits_and_goes_on",
+        test="tests/unit/tablet/test_tablet_maps.py::test_tablet_without_a_memory_map_left_waits_and_goes_on[open]",
         file="replica/fs/os_errors.py",
         function="_number",
         before="if os.strerror(number) in text}",

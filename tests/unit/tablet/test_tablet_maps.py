@@ -10,6 +10,7 @@ import pytest
 
 from nyala.replica.fs import MapReserve, map_reserve
 from nyala.replica.tablet import Tablet, maintenance
+from nyala.replica.tablet import tablet as tablet_module
 from nyala.replica.types import ResourcesExhausted, ResourceUse
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
@@ -115,4 +116,25 @@ def test_flush_takes_maps_for_each_block_that_it_makes(monkeypatch: pytest.Monke
     used[0] -= 1
     flushed = tablet.flush()
     assert flushed is not None and len(tablet.superblock.blocks) == 3
+    disk.close()
+
+
+@pytest.mark.parametrize(("new", "full"), [(True, 95_000), (False, 98_000)])
+def test_tablet_is_opened_only_if_its_blocks_leave_the_last_maps(
+    new: bool, full: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-32. Goal: the blocks of a tablet that is opened leave the last maps to the process, more of them if a copy
+    brought the tablet. Method: a tablet of one block; the kernel counts so many maps that the block's are one too many,
+    and one map fewer."""
+    monkeypatch.setattr(map_reserve, "COUNT_EVERY_S", 0.0)
+    disk, used = SimDisk(), [0]
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    tablet.apply([write_entry(1, INT_SCHEMA, ["k", "r"], [{"op": 1, "offset": 1, "k": 1, "r": 2}])])
+    tablet.flush()
+    monkeypatch.setattr(tablet_module, "RESERVE", MapReserve(lambda: ResourceUse(used[0], 100_000)))
+    used[0] = full - 1
+    with pytest.raises(ResourcesExhausted, match=r"vm\.max_map_count"):
+        Tablet.open(disk, tablet.superblock, new=new)
+    used[0] = full - 2
+    assert len(Tablet.open(disk, tablet.superblock, new=new).superblock.blocks) == 1
     disk.close()
