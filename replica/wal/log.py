@@ -334,7 +334,6 @@ class Log:
             # One that is handed over from now on is called back by `append_async`.
             told = [slot for slot in failed if slot.on_durable is not None]
             self._queue.clear()
-            self._seen.clear()
             for slot in failed:
                 slot.error = error
                 slot.state = SlotState.DONE

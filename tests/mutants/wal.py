@@ -361,6 +361,14 @@ MUTANTS = (
         after="self._seen = [slot for slot in list(self._queue)[:1] if slot.state is SlotState.RESERVED]",
     ),
     Mutant(
+        name="writer waits for the callbacks of others",
+        test="tests/unit/wal/test_wal_threads.py::test_writer_that_waits_for_room_goes_on_before_the_callbacks",
+        file="replica/wal/log.py",
+        function="Log._publish",
+        before="self._state.notify_all()",
+        after="pass",
+    ),
+    Mutant(
         name="truncation overtakes what is being written",
         test="tests/unit/wal/test_wal_log.py::test_appender_at_work_is_waited_for_and_truncated_behind",
         file="replica/wal/log.py",

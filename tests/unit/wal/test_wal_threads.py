@@ -231,7 +231,7 @@ def watch_waits(log: Log, told: queue.SimpleQueue[str]) -> None:
     log._state.wait = watched  # type: ignore[method-assign]
 
 
-def begin(told: queue.SimpleQueue[str], function: Callable[[], None], then: str) -> None:
+def begin(told: queue.SimpleQueue[str], function: Callable[[], object], then: str) -> None:
     """Call it in a thread, and put `then` when it has returned."""
 
     def run() -> None:
@@ -275,6 +275,26 @@ def test_drain_waits_for_the_turn_of_the_log() -> None:
         held.gate.set()
         assert told.get(timeout=WAIT_S) == "drained" and outcomes.wait_for(1) == [OpId(1, 1)]
         slow.close()
+        log.close()
+
+
+def test_writer_that_waits_for_room_goes_on_before_the_callbacks() -> None:
+    """Goal: a writer goes on as soon as the entries before its own are durable, however long their callbacks take.
+    Method: a queue with room for one entry; the second writer waits while the first entry is written, and is through
+    while the callback of that entry is held."""
+    with threads_of(1) as threads:
+        held, told, gate = Held(), queue.SimpleQueue[str](), threading.Event()
+        log = opened(threads, held.disk, WalOptions(queue_bytes_max=1000))
+        held.hold()
+        log.append([entry(1, bytes(900))], lambda _: told.put("called") if gate.wait(WAIT_S) else None)
+        assert held.begun.wait(WAIT_S)
+        watch_waits(log, told)
+        begin(told, lambda: log.reserve([entry(2, bytes(900))]), "reserved")
+        assert told.get(timeout=WAIT_S) == "waits"
+        held.gate.set()
+        assert told.get(timeout=WAIT_S) == "reserved"
+        gate.set()
+        assert told.get(timeout=WAIT_S) == "called"
         log.close()
 
 
