@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .driver import end_in_order
     from .errors import QueryInterrupted, QueryRefused
     from .framing import Framing
+    from .history import Difference, Replay, Replayed, differences, fold
     from .ingest import IngestOptions, IngestQuery
     from .kafka_security import kafka_options, security_of
     from .lease import release_run

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -45,8 +45,8 @@ class DecisionLog:
     """The topics `proposals`, `decisions`, `outcomes` and `history` of one cluster, read once. A context manager.
 
     `topic_prefix`: that of the cluster's masters. `wanted` chooses tablets by id. A record under another key is not
-    decoded, and not counted. `snapshots`: whether the configs in snapshots are events. QueryInterrupted if Kafka does
-    not answer. Concurrency: one thread.
+    decoded, and not counted. `snapshots`: whether the configs in snapshots are events. `names`: of the
+    topics, without the prefix; () means all. QueryInterrupted if Kafka does not answer. Concurrency: one thread.
     """
 
     def __init__(
@@ -58,8 +58,10 @@ class DecisionLog:
         security: KafkaSecurity = PLAINTEXT,
         wait_s: float = WAIT_S,
         snapshots: bool = False,
+        names: Sequence[str] = (),
     ) -> None:
         check_reachable(bootstrap)
+        self._names = names or READ
         self._bootstrap, self._prefix, self._wanted, self._wait_s = bootstrap, topic_prefix, wanted, wait_s
         self._left_out = {EventKind.SNAPSHOT_BEGAN, EventKind.SNAPSHOT_ENDED}
         if not snapshots:
@@ -87,15 +89,36 @@ class DecisionLog:
     def absent(self) -> list[str]:
         """Return the names of topics that do not exist."""
         there = {place.topic for place in self._places}
-        return [self._prefix + name for name in READ if self._prefix + name not in there]
+        return [self._prefix + name for name in self._names if self._prefix + name not in there]
 
     def until_now(self, since_us: int = 0, newest: int = 0) -> Iterator[Event]:
         """Yield the events that the topics hold now, one page in memory at a time: those of records that were written
         since `since_us`, and of the newest `newest` records of each partition; 0 means all."""
+        for record in self._records(lambda: self._begin(since_us, newest)):
+            yield from self._event(record)
+
+    def history(self, progress: Callable[[int, int], None]) -> Iterator[tuple[HistoryEvent, int]]:
+        """Yield the events that the topic `history` holds now and that were not yielded before, one page in memory at a
+        time, each with the wall-clock time of its record in microseconds. `progress` gets the number of records read,
+        and of all."""
+        for record in self._records(self._ends if self._places else lambda: self._begin(0, 0), progress):
+            found = read_record(HistoryEvent, record.key, record.value)
+            if isinstance(found, Unusable):
+                self.skipped[record.topic, found.fault.value] += 1
+            else:
+                yield found, max(0, record.timestamp) * 1000  # type: ignore[misc]
+
+    def _records(
+        self,
+        begin: Callable[[], dict[TopicPartition, int]],
+        progress: Callable[[int, int], None] = lambda read, total: None,
+    ) -> Iterator[ConsumerRecord]:
+        """Yield the records up to the ends that `begin` returns."""
         try:
-            ends = self._begin(since_us, newest)
+            ends = begin()
+            left = total = sum(max(0, end - self._consumer.position(place)) for place, end in ends.items())
             deadline = time.monotonic() + self._wait_s
-            while any(self._consumer.position(place) < end for place, end in ends.items()):
+            while left:
                 if time.monotonic() > deadline:
                     topic = next(place.topic for place in ends if self._consumer.position(place) < ends[place])
                     raise QueryInterrupted(
@@ -104,7 +127,9 @@ class DecisionLog:
                 for place, record in poll(self._consumer, PAGE_RECORDS, self._undecodable):
                     deadline = time.monotonic() + self._wait_s
                     if record.offset < ends.get(place, 0):
-                        yield from self._event(record)
+                        yield record
+                left = sum(max(0, end - self._consumer.position(place)) for place, end in ends.items())
+                progress(total - left, total)
         except (KafkaError, *KAFKA_AWAY) as error:
             raise self._away(error) from error
 
@@ -153,12 +178,15 @@ class DecisionLog:
                 self.removed[place.topic] = self.removed.get(place.topic, 0) + first[place]
         return dict(ends)
 
+    def _ends(self) -> dict[TopicPartition, int]:
+        return dict(self._consumer.end_offsets(self._places))
+
     def _find_places(self) -> list[TopicPartition]:
         """Assign the partitions of the topics that exist; new ones begin at their first record."""
         there = self._consumer.topics()
         wanted = [
             TopicPartition(self._prefix + name, number)
-            for name in READ
+            for name in self._names
             if self._prefix + name in there
             for number in sorted(self._consumer.partitions_for_topic(self._prefix + name) or ())
         ]

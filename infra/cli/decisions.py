@@ -3,14 +3,12 @@ long each step took."""
 
 from __future__ import annotations
 
-import datetime as dt
 import heapq
 import json
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,8 +19,10 @@ from nyala.replica.types import Code, Refused, shown
 
 from . import completion
 from .completion import TabletId
-from .context import Json, Masters, client, console, local_kafka, named, print_table
-from .letters import Kafka, KafkaProperties, login_of
+from .context import Json, Masters, client, console, named, print_table
+from .decision_topics import Prefix, log_of, moment_us, tell_absent, tell_left_out, time_text
+from .letters import Kafka, KafkaProperties
+from .replay import replay
 
 if TYPE_CHECKING:
     from nyala.pipeline import DecisionLog, Event, Told
@@ -34,8 +34,6 @@ EVENTS_KEPT_MAX = 20_000
 """The newest events that a command keeps in memory, 20 MB as the masters write them: an older step is not shown."""
 FOLLOWED_MAX = 2_000
 """As many events `tail` keeps, to know since when a step takes: it tells the story of them anew at each page."""
-_SPAN = re.compile(r"([0-9]{1,9})([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _UUID = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{24}\b")
 _COLOURS = {
     "PROPOSED": "cyan",
@@ -47,14 +45,14 @@ _COLOURS = {
     "DROPPED": "yellow",
     "GAP": "red",
 }
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+app.command()(replay)
 
 Since = Annotated[
     str,
     typer.Option(help="only records since then: a span such as 90s, 15m, 2h or 7d, or an ISO 8601 time with a zone"),
 ]
 Table = Annotated[str, typer.Option(help="only this table's tablets", autocompletion=completion.tables)]
-Prefix = Annotated[str, typer.Option("--topic-prefix", help="of the masters' topics")]
 
 
 @app.command("list")
@@ -81,8 +79,8 @@ def list_steps(
     A step's time is the clock's of the process that wrote it. `took` is the time since the proposal, the decision or
     the plan's step before it. With --json each line is one object.
     """
-    since_us, chosen = _since_us(since, time.time_ns() // 1000), _tablets_of(table, masters)
-    with _log(kafka, kafka_properties, topic_prefix, masters, chosen) as log:
+    since_us, chosen = moment_us(since, time.time_ns() // 1000, "--since"), _tablets_of(table, masters)
+    with log_of(kafka, kafka_properties, topic_prefix, masters, chosen) as log:
         kept, total = _newest(log.until_now(since_us), EVENTS_KEPT_MAX)
     told = pipeline.story(kept)
     limit = limit or (EVENTS_KEPT_MAX if as_json else ROWS_SHOWN)
@@ -109,8 +107,8 @@ def explain(
     With --json each line is one object.
     """
     named(tablet, "tablet")
-    since_us = _since_us(since, time.time_ns() // 1000)
-    with _log(kafka, kafka_properties, topic_prefix, masters, lambda one: one.startswith(tablet), True) as log:
+    since_us = moment_us(since, time.time_ns() // 1000, "--since")
+    with log_of(kafka, kafka_properties, topic_prefix, masters, lambda one: one.startswith(tablet), True) as log:
         kept, total = _newest(log.until_now(since_us), EVENTS_KEPT_MAX)
     found = sorted({event.tablet_id for event in kept} - {""})
     if len(found) > 1:
@@ -141,7 +139,7 @@ def tail(
 ) -> None:
     """Show the newest steps, then each further one as it comes, until Ctrl-C. With --json each line is one object."""
     chosen = _tablets_of(table, masters)
-    with _log(kafka, kafka_properties, topic_prefix, masters, chosen) as log:
+    with log_of(kafka, kafka_properties, topic_prefix, masters, chosen) as log:
         kept = deque(_newest(log.until_now(newest=FOLLOWED_MAX), FOLLOWED_MAX)[0], FOLLOWED_MAX)
         told = pipeline.story(kept)
         _notes(log, told, table=table)
@@ -153,29 +151,7 @@ def tail(
             _print_lines((one for one in pipeline.story(kept) if one.event in new), as_json)
             if log.skipped.total() > skipped:
                 skipped = log.skipped.total()
-                _left_out(log)
-
-
-def _log(
-    kafka: str,
-    properties: str,
-    prefix: str,
-    masters: str,
-    wanted: Callable[[str], bool] | None,
-    snapshots: bool = False,
-) -> DecisionLog:
-    """The log of the named broker, else of the local stack's, else of the one that the masters use."""
-    bootstrap = kafka or ("" if masters else local_kafka())
-    if not bootstrap:
-        if not masters:
-            raise typer.BadParameter("no broker named and none runs here: say --kafka host:port or --masters host:port")
-        with client(masters) as connected:
-            bootstrap = connected.kafka_of_masters()
-        if not bootstrap:
-            raise typer.BadParameter(f"the masters at {masters} name no Kafka: say --kafka host:port")
-    return pipeline.DecisionLog(
-        bootstrap, prefix, wanted=wanted or (lambda tablet_id: True), security=login_of(properties), snapshots=snapshots
-    )
+                tell_left_out(log)
 
 
 def _tablets_of(table: str, masters: str) -> Callable[[str], bool] | None:
@@ -193,29 +169,6 @@ def _newest(events: Iterable[Event], most: int) -> tuple[list[Event], int]:
     for total, event in enumerate(events, 1):
         (heapq.heappush if total <= most else heapq.heappushpop)(kept, (event.at_us, total, event))
     return [event for _, _, event in sorted(kept, key=lambda each: each[:2])], total
-
-
-def _since_us(since: str, now_us: int) -> int:
-    """The time that `--since` names, in microseconds since 1970; 0 without one. Pure."""
-    if not since:
-        return 0
-    if span := _SPAN.fullmatch(since):
-        return max(1, now_us - int(span[1]) * _SECONDS[span[2]] * 1_000_000)
-    try:
-        moment = dt.datetime.fromisoformat(since)
-    except ValueError as error:
-        what = f"--since {shown(since)} is no span, such as 90s, 15m, 2h or 7d, and no ISO 8601 time"
-        raise typer.BadParameter(what) from error
-    if moment.tzinfo is None:
-        raise typer.BadParameter(f"--since {shown(since)} names no time zone: say {moment.isoformat()}+00:00 for UTC")
-    return max(1, (moment - _EPOCH) // dt.timedelta(microseconds=1))
-
-
-def time_text(at_us: int) -> str:
-    """A wall-clock time in UTC, to the millisecond; one that no calendar has, as a record may hold, as its number."""
-    with suppress(OverflowError):
-        return (_EPOCH + dt.timedelta(microseconds=at_us)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return f"{at_us} us"
 
 
 def took_text(took_us: int | None) -> str:
@@ -289,20 +242,11 @@ def _print_lines(told: Iterable[Told], as_json: bool) -> None:
 
 def _notes(log: DecisionLog, told: Sequence[Told], *, since: str = "", table: str = "", tablet: str = "") -> None:
     """Say on standard error what the topics do not hold, and which records were left out."""
-    for topic in log.absent:
-        why = "the masters have not made it, have another --topic-prefix, or this login may not see it"
-        typer.echo(f"there is no topic {topic}: {why}", err=True)
-    for topic, count in sorted(log.removed.items()):
-        typer.echo(f"the first {count:,} records of {topic} are not shown: Kafka keeps them no more", err=True)
+    tell_absent(log)
     if lost := pipeline.without_beginning(told):
         why = "Kafka keeps the newest decision of each tablet only"
         typer.echo(f"outcomes whose decision is not shown: {lost:,}; {why}", err=True)
-    _left_out(log)
+    tell_left_out(log)
     if not told and not log.absent and not tablet:
         of = f" of table {shown(table)}" if table else ""
         typer.echo(f"Kafka has no proposal, decision or outcome{of}" + (f" since {since}" if since else ""), err=True)
-
-
-def _left_out(log: DecisionLog) -> None:
-    for (topic, reason), count in sorted(log.skipped.items()):
-        typer.echo(f"records of {topic} that cannot be read and are not shown: {count:,} ({reason})", err=True)

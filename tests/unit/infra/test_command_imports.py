@@ -111,6 +111,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "decisions list": (NO_BROKER, KAFKA),
     "decisions tail": (NO_BROKER, KAFKA),
     "decisions explain": (f"t {NO_BROKER}", KAFKA),
+    "decisions replay": (NO_BROKER, KAFKA),
     "dead-letter list": (f"t {NO_BROKER}", KAFKA),
     "dead-letter replay": (f"t {NO_BROKER}", KAFKA),
     "quarantine list": (NOWHERE, LOOK),

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 from typer.testing import CliRunner
 
-from nyala.infra.cli import decisions
+from nyala.infra.cli import decision_topics, decisions
 from nyala.infra.cli.app import app
-from nyala.infra.cli.decisions import _newest, _since_us, time_text, took_text
+from nyala.infra.cli.decision_topics import moment_us, time_text
+from nyala.infra.cli.decisions import _newest, took_text
 from nyala.pipeline import decision_log
 from nyala.pipeline.decision_story import Event, Step, event_of
 from nyala.replica.types import Address, Code, EventKind, HistoryEvent, Member, OpId, Refused, Result, Subject
@@ -167,7 +168,8 @@ def test_table_chooses_its_tablets(kafka: Kafka, monkeypatch: pytest.MonkeyPatch
         tablets = [SimpleNamespace(tablet_id="tother")]
         yield SimpleNamespace(get_table=lambda _: SimpleNamespace(tablets=tablets), kafka_of_masters=lambda: "k:9")
 
-    monkeypatch.setattr(decisions, "client", client)
+    for module in (decisions, decision_topics):
+        monkeypatch.setattr(module, "client", client)
     line = ["decisions", "list", "--table", "flights", "--masters", "m:1", "--json"]
     done = CliRunner().invoke(app, line, env={"NYALA_KAFKA": ""})
     assert [json.loads(each)["tablet_id"] for each in done.stdout.splitlines()] == ["tother"]
@@ -228,7 +230,7 @@ def test_newest_events_are_kept_and_no_more(times: list[int], most: int) -> None
 def test_since_is_a_span_or_a_time(since: str, at_us: int) -> None:
     """Goal: both ways to name a time are understood, and a time before all records means all. Method: each unit; times
     in two zones; the earliest ones."""
-    assert _since_us(since, NOW_US) == at_us
+    assert moment_us(since, NOW_US, "--since") == at_us
 
 
 @pytest.mark.parametrize("since", ["5", "5w", "-5s", "1.5h", "yesterday", "2026-01-31", "2026-01-31T10:00", "٥s"])
@@ -236,7 +238,7 @@ def test_since_of_another_form_is_refused(since: str) -> None:
     """Goal: no time is guessed. Method: spans without a unit, with an unknown one, with other digits; times without a
     zone."""
     with pytest.raises(typer.BadParameter, match="--since"):
-        _since_us(since, NOW_US)
+        moment_us(since, NOW_US, "--since")
 
 
 @pytest.mark.parametrize(

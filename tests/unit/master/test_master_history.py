@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.pipeline.history import Replayed, fold
+from nyala.pipeline import history
+from nyala.pipeline.history import Replay, Replayed, fold
 from nyala.replica.decision_executor import Unusable, read_record
 from nyala.replica.master import Catalog
 from nyala.replica.master.catalog import config_changes
@@ -296,3 +297,27 @@ def test_first_entry_of_a_rebuilt_catalog_stands_for_what_is_missing() -> None:
     )  # fmt: skip
     found = fold([later, *world.topic])
     assert found.missing == (later.catalog_opid,) and found.configs == world.living() | {"t0": later.config}
+
+
+def test_replay_of_a_long_history_keeps_a_bounded_part_and_has_the_same_configs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: memory is bounded, whatever the topic holds: a replay that forgets old entries and snapshots has the same
+    configs, proves them from a later snapshot on, and tells no loss that is none. Method: changes over many days."""
+    world = World()
+    for number in range(30):
+        world.change({TABLETS[number % 4]})
+        world.do(DAY)
+        world.settle()
+    whole = fold(world.topic)
+    assert (whole.begins, whole.missing) == (OpId(1, 1), ())
+    monkeypatch.setattr(history, "ENTRIES_MAX", 6)
+    monkeypatch.setattr(history, "SNAPSHOTS_MAX", 8)
+    replay = Replay()
+    for event in world.topic:
+        replay.add(event)
+        assert len(replay._entries) <= 6 and len(replay._snapshots) <= 8
+    found = replay.result()
+    assert (found.configs, found.missing) == (world.living(), ()) and OpId(1, 20) < (found.begins or OpId(0, 0))
+    cut = [event for event in world.topic if event.catalog_opid != OpId(1, 29) or event.kind is not EventKind.CONFIG]
+    assert fold(cut).missing == (OpId(1, 29),)

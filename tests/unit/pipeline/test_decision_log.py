@@ -26,12 +26,14 @@ BAD_HEADER = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "header")
 
 class Kafka:
     """The part of kafka-python's consumer that is used here. A log has (key, value) pairs, or errors that the client
-    raises; each record's timestamp is its offset."""
+    raises; each record's timestamp is its offset, unless `written_ms` has another one."""
 
     def __init__(self, logs: dict[tuple[str, int], list[Any]], first: dict[str, int]) -> None:
         self.logs = {TopicPartition(*place): items for place, items in logs.items()}
         self.first = first
         self.at: dict[Any, int] = {}
+        self.written_ms: dict[int, int] = {}
+        """By offset."""
         self.closed = self.away = False
 
     def topics(self) -> set[str]:
@@ -74,7 +76,8 @@ class Kafka:
                 if isinstance(item, Exception):
                     raise item
                 self.at[place] += 1
-                return {place: [Row(*place, self.at[place] - 1, *item, self.at[place] - 1)]}
+                offset = self.at[place] - 1
+                return {place: [Row(*place, offset, *item, self.written_ms.get(offset, offset))]}
         return {}
 
     def close(self, **_: Any) -> None:
