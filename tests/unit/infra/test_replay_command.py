@@ -117,7 +117,11 @@ def test_change_that_the_history_has_a_moment_later_is_no_difference(
     stage.world.change({"t0"})
     stage.catalog = stage.world.living()
 
-    def append(_: float) -> None:
+    looks: list[float] = []
+
+    def append(pause_s: float) -> None:
+        looks.append(pause_s)
+        assert len(looks) < 3, "the first look after the masters appended the change ends it"
         stage.world.settle()
         stage.hold(stage.world.topic)
         stage.world.change({"t1"})

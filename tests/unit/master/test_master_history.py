@@ -311,13 +311,15 @@ def test_replay_of_a_long_history_keeps_a_bounded_part_and_has_the_same_configs(
         world.settle()
     whole = fold(world.topic)
     assert (whole.begins, whole.missing) == (OpId(1, 1), ())
-    monkeypatch.setattr(history, "ENTRIES_MAX", 6)
-    monkeypatch.setattr(history, "SNAPSHOTS_MAX", 8)
-    replay = Replay()
-    for event in world.topic:
-        replay.add(event)
-        assert len(replay._entries) <= 6 and len(replay._snapshots) <= 8
-    found = replay.result()
-    assert (found.configs, found.missing) == (world.living(), ()) and OpId(1, 20) < (found.begins or OpId(0, 0))
+    for entries, snapshots in ((6, 1_000), (1_000, 8)):
+        monkeypatch.setattr(history, "ENTRIES_MAX", entries)
+        monkeypatch.setattr(history, "SNAPSHOTS_MAX", snapshots)
+        replay = Replay()
+        for event in world.topic:
+            replay.add(event)
+            assert len(replay._entries) <= entries and len(replay._snapshots) <= snapshots
+        found = replay.result()
+        assert (found.configs, found.missing) == (world.living(), ())
+        assert found.begins is not None and found.begins > OpId(1, 20)
     cut = [event for event in world.topic if event.catalog_opid != OpId(1, 29) or event.kind is not EventKind.CONFIG]
     assert fold(cut).missing == (OpId(1, 29),)
