@@ -6,6 +6,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="history: a forced config looks like any other",
+        test="tests/e2e/test_forced_configs_e2e.py::test_replay_arrives_at_configs_that_an_operator_forced",
+        file="replica/master/catalog/config_changes.py",
+        function="ConfigChange.events",
+        before="unsafe=held.unsafe",
+        after="unsafe=False",
+    ),
+    Mutant(
         name="outcomes name decisions that Kafka does not have",
         test="tests/unit/master/test_master_refused_ticks.py::test_sinks_of_a_tick_get_the_same_decisions",
         file="replica/master/decisions/reconciler.py",
