@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import ceil, floor, inf
 
 from .fewest import fewest_moves
@@ -68,7 +68,8 @@ def plan_leaders(leaders: Leaders, tables: Collection[str] | None = None) -> Ite
     for table in (t for t in leaders.tables if tables is None or t in tables):
         while step := _direct_step(leaders, table):
             leaders.transfer(*step)
-        while path := _path(leaders, table):
+        ended: set[str] = set()
+        while path := _path(leaders, table, ended):
             for each in path:
                 leaders.transfer(*each)
     if tables is None:
@@ -87,8 +88,7 @@ def _direct_step(leaders: Leaders, table: str) -> _Step | None:
     """Return the transfer from the server that leads most of the table to one that leads at least two fewer; of those
     that are equal, between the servers that differ most in all."""
     count, whole, targets = leaders.of_table[table], leaders.whole, leaders.targets
-    sources = (u for u, n in count.items() if n)
-    for source in sorted(sources, key=lambda u: (u in targets, -count[u], -whole[u], u)):
+    for source in sorted(_sources(count, targets), key=lambda u: (u in targets, -count[u], -whole[u], u)):
         steps = (
             (count[u], whole[u], name, u)
             for name in leaders.led[source].get(table, ())
@@ -100,22 +100,36 @@ def _direct_step(leaders: Leaders, table: str) -> _Step | None:
     return None
 
 
-def _path(leaders: Leaders, table: str) -> list[_Step] | None:
+def _sources(count: Mapping[str, int], targets: Collection[str]) -> list[str]:
+    """Return the servers that lead too much: at least two more than some target, or at all if they are none."""
+    enough = min((count.get(u, 0) for u in targets), default=0) + 2
+    return [u for u, n in count.items() if n >= enough or (n and u not in targets)]
+
+
+def _path(leaders: Leaders, table: str, ended: set[str]) -> list[_Step] | None:
     """Return the shortest chain of transfers from a server to one that leads two fewer; the servers between keep their
-    number."""
+    number.
+
+    `ended`: servers from which no chain leads to such a one, which grows. Chains from there only come to servers that
+    are in it, too. No transfer changes that, because it concerns none of them, and the sources that are still tried
+    lead no more than those that were tried before.
+    """
     count, targets = leaders.of_table[table], leaders.targets
-    for source in sorted((u for u, n in count.items() if n), key=lambda u: (u in targets, -count[u], u)):
+    for source in sorted(_sources(count, targets), key=lambda u: (u in targets, -count[u], u)):
+        if source in ended:
+            continue
         came: dict[str, _Step] = {}
         queue = [source]
         for here in queue:
             edges = ((count[u], name, u) for name in leaders.led[here].get(table, ()) for u in leaders.voters[name])
             for _, name, there in sorted(edges):
-                if there in came:
+                if there in came or there in ended:
                     continue
                 came[there] = (name, here)
                 queue.append(there)
                 if source not in targets or count[source] - count[there] >= 2:
                     return _walk_back(came, source, there)
+        ended.update(queue)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from hypothesis import strategies as st
 from nyala.pipeline.rebalance import Plan, describe
 from nyala.replica.policy import Caps, ClusterView, Move, inputs_of, plan_rebalance
 from nyala.replica.policy.layout import Layout
+from nyala.replica.policy.leaders import Leaders, _direct_step, _path
 from nyala.replica.policy.rebalance import _even_cluster, _pairs, even
 from nyala.replica.types import RaftConfig
 from tests.harness.policy_views import server
 from tests.unit.policy.test_policy_rebalance import settled
 
 
-class Forgetful(set[tuple[str, str, str]]):
+class Forgetful(set[Any]):
     """Remembers nothing."""
 
     def __contains__(self, _: object) -> bool:
@@ -77,6 +79,48 @@ def test_plan_that_remembers_pairs_without_a_move_is_the_same_plan(seed: int) ->
     assert [(m.tablet_id, m.from_uuid, m.to_uuid) for m in made] == [
         (m.tablet_id, m.from_uuid, m.to_uuid) for m in expected
     ]
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 1 << 30))
+def test_chains_of_leader_moves_are_the_same_when_dead_ends_are_remembered(seed: int) -> None:
+    """Goal: a server from which no chain of transfers led anywhere has none to give later either. Method: random
+    clusters, some servers quiescing; at each step, the chain that is found beside that of a search that remembers
+    nothing."""
+    rng, view = random.Random(seed), crowded_view(seed)
+    hosts = tuple(replace(host, quiescing=rng.random() < 0.2) for host in view.servers)
+    leaders = Leaders(replace(view, servers=hosts))
+    for table in leaders.tables:
+        while step := _direct_step(leaders, table):
+            leaders.transfer(*step)
+        ended: set[str] = set()
+        while True:
+            path = _path(leaders, table, ended)
+            assert path == _path(leaders, table, Forgetful())
+            if path is None:
+                break
+            for each in path:
+                leaders.transfer(*each)
+
+
+def test_search_for_chains_looks_once_at_each_dead_end() -> None:
+    """Goal: the search for the last chain of a table costs as much as the table has tablets, and no more for each
+    server that could give one. Method: 100 pairs of servers that lead two tablets each, of which none can go to the
+    one server without any: the looks at the voters of a tablet are counted."""
+    hosts = tuple(server(f"s{n:03}") for n in range(102))
+    pairs = [(f"s{n:03}", f"s{(n + 1) % 100:03}") for n in range(100)]
+    placed = [settled(f"T{n:03}-{k}", "t", [*pair], pair[0]) for n, pair in enumerate(pairs) for k in range(2)]
+    leaders = Leaders(ClusterView(servers=hosts, tablets=tuple(placed)))
+    looks: Counter[str] = Counter()
+
+    class Counted(dict[str, list[str]]):
+        def __getitem__(self, name: str) -> list[str]:
+            looks[name] += 1
+            return super().__getitem__(name)
+
+    leaders.voters = Counted(leaders.voters)
+    assert _path(leaders, "t", set()) is None
+    assert len(looks) == len(placed) and max(looks.values()) <= 2
 
 
 def test_plan_asks_few_questions_for_each_move(monkeypatch: pytest.MonkeyPatch) -> None:
