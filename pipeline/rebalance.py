@@ -1,7 +1,7 @@
 """Rebalancing and placement as Spark batch jobs: reports -> a plan -> proposals -> their outcomes.
 
-Spark reads the compacted `reports` topic and keeps the newest report of each tablet and server on the executors. The
-plan itself is made by the policy's pure function, which the masters call too.
+Spark's tasks read the compacted `reports` topic, keep the newest report of each tablet and server, and plan by the
+policy's pure functions, which the masters call too. The driver gets the plan, without the tablets that it was made of.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import Any
 
-import pyarrow as pa
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
@@ -51,14 +50,13 @@ from .kafka_timeouts import (
     producer_options,
     spark_options,
 )
+from .plan_tasks import made_in_tasks
 from .topics import Topics
 
 _log = logging.getLogger("nyala.pipeline")
 OUTCOMES_PER_POLL = 500
-T = TypeVar("T", Outcome, Report)
 POLL_S = 1.0
 """The seconds between two readings of the reports while tablets have to settle first."""
-_NEWEST = "key binary, value binary, kafka_offset bigint"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +145,16 @@ class PlacementOptions(RebalanceOptions):
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """How many tablets there are, the replicas and leaders of each server, and the skew of each table and in all."""
+
+    tablets: int
+    replicas: Mapping[str, int]
+    leaders: Mapping[str, int]
+    skews: Mapping[str | None, int]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Moves for a view, which was made of `inputs`. `names`: table names by table id; `subject`: the ids of the tables
     that the plan is about, none for all; the rest as of `Moves`."""
@@ -163,6 +171,21 @@ class Plan:
     leader_bound: int | None = None
     deadline_us: int = 0
     """The wall-clock time after which the masters give up what is not done; 0: never."""
+
+    def without_tablets(self, deadline_us: int = 0) -> Plan:
+        """Return this plan with this deadline, and with numbers instead of tablets: the driver gets no more."""
+        known = {"unsettled": self.unsettled, "stuck": self.stuck, "numbers": self.numbers}
+        view, inputs = replace(self.view, tablets=()), replace(self.inputs, records=())
+        light = replace(self, view=view, inputs=inputs, deadline_us=deadline_us)
+        vars(light).update(known)
+        return light
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """Return what is told of the view's tablets."""
+        tablets = self.view.tablets
+        leaders = Counter(t.leader_uuid for t in tablets)
+        return Numbers(len(tablets), replica_load(self.view), leaders, skews(self.view))
 
     def proposals(self) -> tuple[Proposal, ...]:
         """Return the moves as proposals to the masters, in their order."""
@@ -199,22 +222,40 @@ class Plan:
         return not (self.unsettled or self.stuck or self.left_out or self.leaders_left_out)
 
 
-def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield the last record of each key of this partition that is a report, or deletes one; the function for
-    `mapInArrow` over (key, value, offset). Foreign records under a key are ignored."""
-    last: dict[bytes, tuple[int, bytes | None]] = {}
-    for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in ("key", "value", "offset"))
-        for key, value, offset in zip(*columns, strict=True):
-            if key is None or offset < last.get(key, (-1, None))[0]:
-                continue
-            if value is None or not isinstance(read_record(Report, key, value), Unusable):
-                last[key] = (offset, value)
-    kept = [(key, value, offset) for key, (offset, value) in sorted(last.items()) if value is not None]
-    arrays = [
-        pa.array([row[pos] for row in kept], kind) for pos, kind in enumerate((pa.binary(), pa.binary(), pa.int64()))
-    ]
-    yield pa.RecordBatch.from_arrays(arrays, names=["key", "value", "kafka_offset"])
+def planned_of(options: RebalanceOptions, now_us: int, reports: Iterable[Report]) -> Plan | Inputs | QueryRefused:
+    """Return the plan for these reports, without their tablets; the inputs if they lack something, or why no plan can
+    be made. Runs in a task, and is pure but for the plan's id."""
+    inputs = inputs_of(reports, now_us)
+    if inputs.lacks:
+        return replace(inputs, records=())
+    try:
+        return plan_of(options, inputs, now_us).without_tablets()
+    except QueryRefused as refused:
+        return refused
+
+
+def plan_of(options: RebalanceOptions, inputs: Inputs, now_us: int) -> Plan:
+    """Return the moves that these inputs need; QueryRefused as of `Rebalancer.plan`."""
+    drained = servers_of(options.drain, {each.server_uuid for each in inputs.records} - {""})
+    view = view_of_reports(inputs.records, now_us, drained)
+    names = {each.table_id: each.table_name for each in inputs.records if each.tablet_id}
+    if drained:
+        check_room(view)
+    subject = options.subject(names)
+    planned = options.moves(view, subject)
+    moves = tuple(replace(m, reason=named(m, names)) for m in planned)
+    return Plan(
+        new_uuid(),
+        view,
+        moves,
+        names,
+        inputs,
+        subject,
+        left_out=planned.left_out,
+        leaders_left_out=planned.leaders_left_out,
+        replica_bound=planned.replica_bound,
+        leader_bound=planned.leader_bound,
+    )
 
 
 class Rebalancer:
@@ -225,25 +266,24 @@ class Rebalancer:
         self._options = options
         self._security = security_of(options.kafka)
 
-    def reports(self) -> list[Report]:
-        """Return the newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is
-        needed.
+    def planned(self, now_us: int) -> Plan | Inputs | QueryRefused:
+        """Return what `planned_of` makes of the reports that are in the topic now, without tablets and records.
 
         QueryRefused if there is no such topic, QueryInterrupted if Kafka does not answer.
         """
         options = self._options
-        self._partitions_of(options.topic_prefix + kafka_topics.REPORTS)
+        topic = options.topic_prefix + kafka_topics.REPORTS
+        self._partitions_of(topic)
         reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
-        reader = reader.option("subscribe", options.topic_prefix + kafka_topics.REPORTS).option(
-            "startingOffsets", "earliest"
-        )
+        reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
         reader = reader.options(**{**spark_options(options.kafka_timeout_s), **options.kafka})
-        records = reader.option("failOnDataLoss", "false").load().select("key", "value", "offset")
+        records = reader.option("failOnDataLoss", "false").load()
+        # The tasks that plan need no access to Kafka.
+        make = partial(planned_of, replace(options, kafka={}), now_us)
         try:
-            rows = records.mapInArrow(newest_reports, _NEWEST).collect()
+            return made_in_tasks(records, make)
         except Exception as error:
             raise of_spark(error) from error
-        return list(_usable(Report, ((bytes(row.key), bytes(row.value)) for row in rows)))
 
     def plan(self) -> Plan:
         """Return the moves that are needed now; none if the cluster is even.
@@ -251,41 +291,18 @@ class Rebalancer:
         QueryRefused if reports are missing or out of date, if a server to empty is unknown, or if no other server has
         room for its replicas.
         """
-        inputs, now_us = self._inputs()
-        drained = servers_of(self._options.drain, {each.server_uuid for each in inputs.records} - {""})
-        view = view_of_reports(inputs.records, now_us, drained)
-        names = {each.table_id: each.table_name for each in inputs.records if each.tablet_id}
-        if drained:
-            check_room(view)
-        subject = self._options.subject(names)
-        planned = self._options.moves(view, subject)
-        moves = tuple(replace(m, reason=named(m, names)) for m in planned)
-        deadline_us = time.time_ns() // 1000 + int(self._options.deadline_s * 1e6)
-        return Plan(
-            new_uuid(),
-            view,
-            moves,
-            names,
-            inputs,
-            subject,
-            left_out=planned.left_out,
-            leaders_left_out=planned.leaders_left_out,
-            replica_bound=planned.replica_bound,
-            leader_bound=planned.leader_bound,
-            deadline_us=deadline_us,
-        )
-
-    def _inputs(self) -> tuple[Inputs, int]:
-        """Return inputs of which a plan can be made, and the wall-clock time at which they were read."""
         deadline = time.monotonic() + self._options.inputs_wait_s
         while True:
-            reports, now_us = self.reports(), time.time_ns() // 1000
-            inputs = inputs_of(reports, now_us)
-            if not inputs.lacks:
-                return inputs, now_us
-            if not inputs.passing or time.monotonic() >= deadline:
+            # Spark reads up to the end of the topic at the query's start, so no record is newer than this.
+            found = self.planned(time.time_ns() // 1000)
+            if isinstance(found, QueryRefused):
+                raise found
+            if isinstance(found, Plan):
+                until_us = time.time_ns() // 1000 + int(self._options.deadline_s * 1e6)
+                return found.without_tablets(deadline_us=until_us)
+            if not found.passing or time.monotonic() >= deadline:
                 topic = self._options.topic_prefix + kafka_topics.REPORTS
-                raise QueryRefused(f"nothing was planned of topic {topic} and nothing proposed: {inputs.lacks}")
+                raise QueryRefused(f"nothing was planned of topic {topic} and nothing proposed: {found.lacks}")
             time.sleep(POLL_S)
 
     def plan_when_settled(self, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> Plan:
@@ -361,7 +378,7 @@ class Rebalancer:
                 consumer.seek_to_beginning()
                 while time.monotonic() < deadline:
                     found = poll(consumer, OUTCOMES_PER_POLL, _warn_of_skipped)
-                    yield from _usable(Outcome, ((record.key, record.value) for _, record in found))
+                    yield from _usable((record.key, record.value) for _, record in found)
             finally:
                 consumer.close()
         except KafkaError as error:
@@ -374,18 +391,17 @@ def _warn_of_skipped(partition: TopicPartition, offset: int, error: Exception) -
     )
 
 
-def _usable(kind: type[T], records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[T]:
-    """Yield the records of a kind among these keys and values; foreign records are left out and logged."""
+def _usable(records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[Outcome]:
+    """Yield the outcomes among these keys and values; foreign records are left out and logged."""
     skipped: list[str] = []
     for key, value in records:
-        found = read_record(kind, key, value)
+        found = read_record(Outcome, key, value)
         if isinstance(found, Unusable):
             skipped.append(found.reason)
         else:
             yield found
     if skipped:
-        kept = "%d records were skipped that are no %s, the last one because: %s"
-        _log.warning(kept, len(skipped), kind.__name__.lower(), skipped[-1])
+        _log.warning("%d records were skipped that are no outcome, the last one because: %s", len(skipped), skipped[-1])
 
 
 def servers_of(prefixes: Iterable[str], uuids: Iterable[str]) -> tuple[str, ...]:
@@ -442,21 +458,22 @@ def proposal_of(plan_id: str, move: Move, deadline_us: int) -> Proposal:
 
 def describe(plan: Plan) -> str:
     """Return the plan as text for operators: the present state, and each move with its reason."""
-    view = plan.view
-    held, led, skew = replica_load(view), Counter(t.leader_uuid for t in view.tablets), skews(view)
+    view, numbers = plan.view, plan.numbers
     lines = [
-        f"plan {plan.plan_id}: {len(view.servers)} servers, {len(view.tablets)} tablets",
+        f"plan {plan.plan_id}: {len(view.servers)} servers, {numbers.tablets} tablets",
         told_inputs(plan),
         "",
         "server     replicas leaders  state",
     ]
     for server in view.servers:
-        replicas, leaders = held[server.uuid], led[server.uuid]
+        replicas, leaders = numbers.replicas.get(server.uuid, 0), numbers.leaders.get(server.uuid, 0)
         full = server.alive and not server.has_room(replicas)
         state = "draining" if server.draining else "full" if full else "alive" if server.alive else "silent"
         lines.append(f"{server.uuid[:8]:<10} {replicas:>8} {leaders:>7}  {state}")
-    lines += ["", f"replica skew over the cluster: {skew[None]}"]
-    lines += [f"replica skew of table {name}: {skew.get(table, 0)}" for table, name in sorted(plan.names.items())]
+    lines += ["", f"replica skew over the cluster: {numbers.skews[None]}"]
+    lines += [
+        f"replica skew of table {name}: {numbers.skews.get(table, 0)}" for table, name in sorted(plan.names.items())
+    ]
     lines.append("")
     kinds = Counter(move.kind for move in plan.moves)
     for kind, bound in ((MoveKind.REPLICA, plan.replica_bound), (MoveKind.LEADER, plan.leader_bound)):
@@ -509,7 +526,7 @@ def left_alone(plan: Plan) -> str:
     """Return a text that lists the tablets that the plan leaves out, with the reason."""
     return (
         f"left alone because they are not settled (a change under way, no leader, a sick replica): "
-        f"{len(plan.unsettled)} of {len(plan.view.tablets)} tablets, {some_of(plan.unsettled, _short)}; what they "
+        f"{len(plan.unsettled)} of {plan.numbers.tablets} tablets, {some_of(plan.unsettled, _short)}; what they "
         "need, a later plan says"
     )
 

@@ -13,6 +13,7 @@ TABLETS_MAX = 5000
 SCALE_TABLETS_MAX = 333_000
 DECISIONS = 10_000
 DECISIONS_MAX = 1_000_000
+PLAN_REPLICAS_MAX = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,27 @@ class ScaleOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanSize:
+    """The size of `plan`: a cluster of played reports."""
+
+    replicas: int = 100_000
+    """Of all tablets, three each."""
+    tables: int = 300
+    servers: int = 1000
+    moves_max: int = 1000
+    """The moves of replicas, and of leaders, that a plan may have."""
+    curve: tuple[int, ...] = ()
+    """If there are any: the numbers of replicas that are measured one after the other, instead of `replicas`."""
+
+    def __post_init__(self) -> None:
+        sizes = self.curve or (self.replicas,)
+        if not all(300 <= n <= PLAN_REPLICAS_MAX for n in sizes) or list(sizes) != sorted(set(sizes)):
+            raise ValueError(f"a plan is of 300 to {PLAN_REPLICAS_MAX:,} replicas; a curve begins with the smallest")
+        if not 30 <= self.servers <= 10_000 or not 1 <= self.tables <= 100_000 or self.moves_max < 1:
+            raise ValueError("there are 30 to 10,000 servers, 1 to 100,000 tables, and 1 move or more")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BenchOptions:
     """The options of a run. `masters` names a running cluster; without it a stack is started here."""
 
@@ -63,6 +85,7 @@ class BenchOptions:
     peer: str = ""
     scale: ScaleOptions = ScaleOptions()
     decisions: int = DECISIONS
+    plan: PlanSize = PlanSize()
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= 100:

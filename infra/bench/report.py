@@ -122,6 +122,17 @@ METRICS = [
     Metric("decisions_batches_per_s", "decisions carried out, micro-batches alone", "decisions/s"),
     Metric("decisions_batches_s", "the same, all of them", "s", False),
     Metric("decisions_s", "the same, from `spark-submit` to its end", "s", False),
+    Metric("plan_replicas", "replicas in the reports", "replicas"),
+    Metric("plan_tables", "their tables", "tables"),
+    Metric("plan_servers", "servers", "servers"),
+    Metric("plan_s", "from reading the reports to the plan", "s", False),
+    Metric("plan_memory_mb", "driver, Spark and its workers, peak memory", "MB", False),
+    Metric("plan_replica_moves", "replica moves of the plan", "moves"),
+    Metric("plan_replica_bound", "replica moves that are needed at least until numbers are even", "moves"),
+    Metric("plan_leader_moves", "leader moves of the plan", "moves"),
+    Metric("plan_leader_bound", "leader moves that are needed at least", "moves"),
+    Metric("plan_skew_before", "replicas of the fullest server less those of the emptiest", "replicas", False),
+    Metric("plan_skew_after", "the same after the plan", "replicas", False),
     Metric("idle_tablets", "idle tablets", "tablets"),
     Metric("idle_cpu_percent", "idle: CPU of the busiest server", "% of a core", False),
     Metric("idle_memory_mb", "idle: memory of the largest server", "MB", False),
@@ -201,7 +212,10 @@ LIMITS = {
     "write_beside_copy_p99_ratio": 3.0,
 }
 """The upper limit of a figure in every round. Those of idleness are for 1,000 tablets on three servers."""
-FACTS = ("scale_servers", "scale_tablets", "scale_beat_ms", "scale_small_lookup_tablets", "scale_large_lookup_tablets")
+FACTS = (
+    "scale_servers", "scale_tablets", "scale_beat_ms", "scale_small_lookup_tablets", "scale_large_lookup_tablets",
+    "plan_replica", "plan_tables", "plan_servers", "plan_leader", "plan_skew",
+)  # fmt: skip
 """What a benchmark was told, so that it has no slope."""
 GOALS = {
     "bulk_insert_rows_per_s": 1.5,

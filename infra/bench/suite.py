@@ -10,12 +10,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import checksums, copying, deciding, failover, idle, masters, masters_at_scale, pipeline, sides, witness, work
+from . import (
+    checksums,
+    copying,
+    deciding,
+    failover,
+    idle,
+    masters,
+    masters_at_scale,
+    pipeline,
+    planning,
+    sides,
+    witness,
+    work,
+)
 from .logs import OWN_THREADS, logs_round
 from .options import BenchmarkError, BenchOptions
 from .peers import kudu_sides
@@ -23,6 +36,9 @@ from .peers.kudu import KuduCluster, KuduMissing, binaries
 from .peers.kudu_pipeline import KuduPipeline
 from .report import Figures, elections_told, interleave, ratios, slopes_told, summary, verdicts
 from .target import Target, local_stack, running_cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OURS = "nyala"
 FAILOVER_WRITES = 4000
@@ -70,6 +86,12 @@ class _Setting:
         target: Target = self.stack.enter_context(_target(self.name, self.options, self.note))
         return target
 
+    @cached_property
+    def spark(self) -> SparkSession:
+        """One session of Spark for all rounds, started at the first use."""
+        self.note("starting Spark")
+        return self.stack.enter_context(planning.local_spark())
+
 
 def run(name: str, options: BenchOptions, note: Note) -> Outcome:
     """Run one benchmark. BenchmarkError if the work was not done; a missing peer is a note."""
@@ -89,9 +111,11 @@ def run(name: str, options: BenchOptions, note: Note) -> Outcome:
         setting = _Setting(name, options, kudu, stack, note)
         ours, theirs = _BENCHES[name](setting)
         measures = [(OURS, ours)] + ([(_BESIDE.get(name, "kudu"), theirs)] if theirs is not None else [])
-        curve = options.scale.curve if name == "masters-at-scale" else ()
-        if curve:
+        curve: tuple[int, ...] = ()
+        if name == "masters-at-scale" and (curve := options.scale.curve):
             measures = [(f"{tablets:,} tablets", _at_scale(setting, tablets)) for tablets in curve]
+        if name == "plan" and (curve := options.plan.curve):
+            measures = [(f"{replicas:,} replicas", _planned(setting, replicas)) for replicas in curve]
         outcome.results = interleave(options.rounds, measures, lambda text: note(f"{name}, {text}"))
         outcome.notes += elections_told(outcome.results)
         outcome.notes += slopes_told(dict(zip(curve, outcome.results.values(), strict=True))) if curve else []
@@ -235,6 +259,15 @@ def _at_scale(s: _Setting, tablets: int) -> Measure:
     return lambda _: masters_at_scale.masters_at_scale_round(size, s.note)
 
 
+def _plan(s: _Setting) -> tuple[Measure, Measure | None]:
+    return _planned(s, s.options.plan.replicas), None
+
+
+def _planned(s: _Setting, replicas: int) -> Measure:
+    size = replace(s.options.plan, replicas=replicas, curve=())
+    return lambda _: planning.plan_round(s.spark, size)
+
+
 def _decisions(s: _Setting) -> tuple[Measure, Measure | None]:
     target, count = s.target, s.options.decisions
     return lambda n: deciding.decisions_round(target, count, n, s.note), None
@@ -255,9 +288,10 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "decisions": _decisions,
     "checksum": _checksum,
     "logs": _logs,
+    "plan": _plan,
 }
 _BESIDE = {"checksum": checksums.MEMORY_READ, "logs": OWN_THREADS}
 """The comparison of a benchmark that is not compared with Kudu."""
-_ALONE = ("get", "idle", "witness", "masters", "masters-at-scale", "decisions", "checksum", "logs")
+_ALONE = ("get", "idle", "witness", "masters", "masters-at-scale", "decisions", "checksum", "logs", "plan")
 NAMES = tuple(name for name in _BENCHES if name not in _ALONE)
 """The benchmarks of `bench all`; the others are not compared with Kudu."""

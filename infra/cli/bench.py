@@ -244,6 +244,27 @@ def logs(
     _measure(["logs"], replace(_options(True, "", rounds, ""), tablets=idle, watch_s=watch_s), as_json)
 
 
+@app.command()
+def plan(
+    replicas: Annotated[str, typer.Option(help="numbers of replicas one after the other, with slopes")] = "100000",
+    tables: Annotated[int, typer.Option(help="their tables")] = 300,
+    servers: Annotated[int, typer.Option(help="servers, in three racks")] = 1000,
+    moves_max: Annotated[int, typer.Option(help="moves of replicas, and of leaders, in a plan")] = 1000,
+    rounds: Rounds = 1, as_json: Json = False,
+) -> None:  # fmt: skip
+    """A rebalance plan by Spark's tasks, of made reports: seconds, memory, moves, and the lower bounds of moves.
+
+    It needs no cluster and no Kafka. A tenth of the servers is new and empty.
+    """
+    try:
+        size = sizes.PlanSize(
+            tables=tables, servers=servers, moves_max=moves_max, curve=tuple(map(int, replicas.split(",")))
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    _measure(["plan"], replace(_options(True, "", rounds, ""), plan=size), as_json)
+
+
 @app.command("all")
 def everything(
     local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, writes: Writes = sizes.WRITES,

@@ -509,9 +509,9 @@ MUTANTS = (
         name="stranger hides a report",
         rows="IN-90",
         test="tests/unit/pipeline/test_supervise_runs.py::test_report_of_a_stranger_hides_no_report_of_the_masters",
-        file="pipeline/rebalance.py",
+        file="pipeline/plan_tasks.py",
         function="newest_reports",
-        before="if value is None or not isinstance(read_record(Report, key, value), Unusable):",
+        before="if not isinstance(report, Unusable):",
         after="if True:",
     ),
     Mutant(

@@ -13,7 +13,7 @@ import pytest
 
 from nyala.jobs import rebalance
 from nyala.pipeline import RebalanceOptions, plan_rounds
-from nyala.pipeline.rebalance import Plan, Rebalancer
+from nyala.pipeline.rebalance import Plan, Rebalancer, planned_of
 from nyala.replica.policy import Caps, ClusterView, inputs_of, plan_rebalance
 from nyala.schemas import decode
 from tests.unit.pipeline.test_rebalance_words import held, server
@@ -116,7 +116,7 @@ def test_json_states_what_is_published(run: Run, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(f"nyala.pipeline.rebalance.{name}", stand_in)
     for name in ("plan", "propose"):
         monkeypatch.setattr(Carried, name, getattr(Rebalancer, name))
-    monkeypatch.setattr(Carried, "reports", lambda _: readings, raising=False)
+    monkeypatch.setattr(Carried, "planned", lambda self, now_us: planned_of(self._options, now_us, readings))
     began_us = time.time_ns() // 1000
     status, lines = run(ClusterView(servers=(), tablets=()), "--json", "--deadline-s", 50)
     (move,) = json.loads(lines[-1])["moves"]

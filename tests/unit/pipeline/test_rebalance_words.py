@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nyala.pipeline import PlacementOptions, QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer
-from nyala.pipeline.rebalance import describe, servers_of
+from nyala.pipeline.rebalance import Plan, describe, planned_of, servers_of
+from nyala.replica.policy import Inputs
 from nyala.replica.types import OpId, ReplicaReport, Report
 
 KNOWN = ("1a2b3c", "1a2bff", "9f")
@@ -42,8 +43,8 @@ class Told(Rebalancer):
         super().__init__(None, given)
         self.readings = iter(readings)
 
-    def reports(self) -> list[Report]:
-        return next(self.readings)
+    def planned(self, now_us: int) -> Plan | Inputs | QueryRefused:
+        return planned_of(self._options, now_us, next(self.readings))
 
 
 def server(uuid: str, age_s: float, **numbers: int) -> Report:
