@@ -57,6 +57,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench decisions": ("", NOTHING),
     "bench checksum": ("--rounds 0", NOTHING),
     "bench logs": ("--rounds 0", NOTHING),
+    "bench plan": ("--rounds 0", NOTHING),
     "bench all": ("", NOTHING),
     "table create": (f"t -c id:int64 -k id {NOWHERE}", LOOK),
     "table list": (NOWHERE, LOOK),
