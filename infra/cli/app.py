@@ -83,13 +83,16 @@ JOINED = {
         "forget": "changes:forget",
         "quiesce": "quiesce:app",
         "prepare-restart": "prepare_restart:prepare_restart",
+        "run": "run:run_server",
     },
-    "master": {"unsafe-rebuild": "master_rebuild:unsafe_rebuild"},
+    "master": {"run": "run:run_master", "unsafe-rebuild": "master_rebuild:unsafe_rebuild"},
     "cmeta": {"rewrite": "cmeta_edit:rewrite", "set-term": "cmeta_edit:set_term"},
     "unsafe": {"replace": "replace:replace"},
 }
 """Modules that add commands to those of another one."""
-PASSES_ON = {"job": {"allow_extra_args": True, "ignore_unknown_options": True}}
+_REST = {"allow_extra_args": True, "ignore_unknown_options": True}
+PASSES_ON = {"job": _REST, "server run": _REST, "master run": _REST}
+"""The commands that hand options on to another program."""
 
 
 def _found(place: str) -> Any:
@@ -107,7 +110,7 @@ def _command(name: str) -> Any:
             if isinstance(added, typer.Typer):
                 found.add_typer(added, name=part)
             else:
-                found.command(part)(added)
+                found.command(part, context_settings=PASSES_ON.get(f"{name} {part}"))(added)
         command: Any = get_group(found)
     else:
         alone = typer.Typer(add_completion=False)

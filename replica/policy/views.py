@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
+from typing import Annotated
 
 from nyala.replica.types import Member, OpId, RaftConfig, check
+from nyala.replica.types.options import Option
 
 DISK_BYTES_SPARE = 1 << 30
 """A server with less than this left, once a new replica is there, is nearly full: others are preferred. A server's logs
@@ -197,8 +199,8 @@ class ClusterView:
 class Caps:
     """Bounds on what happens at the same time. A copy counts at its target; a move at its source too."""
 
-    moves_max: int = 10
-    moves_per_server_max: int = 2
+    moves_max: Annotated[int, Option("replica moves at once")] = 10
+    moves_per_server_max: Annotated[int, Option("those of one server at once")] = 2
     bytes_max: int = 1 << 62
     """Bounds the bytes that the replica moves of one plan may copy."""
     leader_moves_max: int = 200

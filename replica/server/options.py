@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from operator import not_
+from typing import Annotated
 
-from nyala.replica.types import Address, check, limits
+from nyala.replica.types import Address, check, limits, place_to_listen
+from nyala.replica.types.options import Option
 
 _LOCATION = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 
@@ -18,60 +21,85 @@ class ServerOptions:
     Unsafe: wal_sync.
     """
 
-    root: str
-    listen: str = "127.0.0.1:0"
+    root: Annotated[str, Option("directory of this server; formatted at the first start")]
+    listen: Annotated[str, Option("host:port; port 0 takes a free one")] = "127.0.0.1:0"
     """host:port; port 0: the kernel chooses a free one."""
-    advertise: str = ""
+    advertise: Annotated[
+        str,
+        Option("host:port that others are told, if not the listening one; masters call it before this server counts"),
+    ] = ""
     """host:port at which masters, servers and clients reach this server; empty: the listening address."""
-    tls: str = ""
+    tls: Annotated[
+        str,
+        Option(
+            "directory of this process's certificate, of `nyala security issue`; without it, all connections are open"
+        ),
+    ] = ""
     """The directory of this process's TLS credentials; empty: no TLS."""
-    insecure: bool = False
+    insecure: Annotated[bool, Option("listen beyond loopback without tls")] = False
     """Whether it may listen beyond loopback without TLS."""
-    peer_port: int = 0
+    peer_port: Annotated[int, Option("for links of other servers and clients, on the same host; 0: a free one")] = 0
     """The port for links, on the host of `listen`; 0: the kernel chooses a free one. Others learn it from
     `OpenLink`."""
-    masters: tuple[Address, ...] = ()
-    location: str = ""
+    masters: Annotated[tuple[Address, ...], Option("addresses of all masters")] = ()
+    location: Annotated[str, Option("where this server stands, as /zone/rack")] = ""
     """The place in the data center, as /zone/rack; replicas of one tablet go to different ones. Empty: not known."""
-    ready_file: str = ""
-    parent_fd: int = -1
-    metrics_port: int = -1
-    wal_sync: bool = True
+    ready_file: Annotated[str, Option("written as JSON once the server listens", in_file=False)] = ""
+    parent_fd: Annotated[int, Option("pipe whose end means: stop", in_file=False)] = -1
+    metrics_port: Annotated[int, Option("Prometheus metrics on 127.0.0.1; 0 takes a free port, -1 serves none")] = -1
+    wal_sync: Annotated[
+        bool,
+        Option("unsafe: a power loss forgets acknowledged writes", name="unsafe_no_wal_sync", plain=False, made=not_),
+    ] = True
     """Unsafe when off: a power loss then forgets acknowledged writes."""
-    wal_segment_size_bytes_max: int = limits.WAL_SEGMENT_SIZE_BYTES_MAX
+    wal_segment_size_bytes_max: Annotated[
+        int, Option("longest segment of a tablet's log, preallocated; they begin small and double")
+    ] = limits.WAL_SEGMENT_SIZE_BYTES_MAX
     """The highest preallocated length of a log segment. Log GC frees whole segments; each busy tablet has two."""
     tick_ms: int = 50
     heartbeat_ms: int = 500
     quiet_after_ms: int = 1000
     """A tablet that was idle for this time stops its heartbeats and timers until it is needed. 0: never."""
-    tablets_max: int = limits.TABLETS_PER_SERVER_MAX
+    tablets_max: Annotated[int, Option("replicas that this server holds")] = limits.TABLETS_PER_SERVER_MAX
     """The most replicas of this server, without tombstones; one more is refused OVERLOADED."""
     heavy_threads: int = 6
     scan_threads: int = 4
     open_threads: int = 4
-    copy_jobs_max: int = 2
+    copy_jobs_max: Annotated[int, Option("tablet copies into this server at once")] = 2
     copy_streams: int = 4
     """The files that one copy job downloads at once; each takes a window and a few chunks of memory."""
-    copy_rate_bytes_per_s: int = 0
+    copy_rate_bytes_per_s: Annotated[
+        int, Option("limit of all tablet copies into and out of this server together; 0: none")
+    ] = 0
     """The bound on all copies into and out of this server together; 0: none; otherwise at least 128 KiB/s."""
-    copy_busy_rate_bytes_per_s: int = limits.COPY_BUSY_RATE_BYTES_PER_S
+    copy_busy_rate_bytes_per_s: Annotated[
+        int, Option("the same while clients write here, and for a second after; 0: no other limit")
+    ] = limits.COPY_BUSY_RATE_BYTES_PER_S
     """The same bound while clients write to this server's replicas, and for a second after; 0: no other bound then."""
-    scrub_mb_per_s: int = 8
+    scrub_mb_per_s: Annotated[
+        int, Option("how fast blocks and closed log segments are read again to find damage, in 10^6 bytes; 0: never")
+    ] = 8
     """The bound on the scrub's reads, in 10^6 bytes per second; 0: no scrub."""
-    scrub_interval_s: float = 86400.0
+    scrub_interval_s: Annotated[float, Option("each of them at most once in this time")] = 86400.0
     """A block or closed segment is checked at most once in this time; later if the bound above does not allow it."""
     maintenance_ms: int = 250
-    memory_soft_bytes: int = limits.SERVER_MEMORY_SOFT_BYTES
+    memory_soft_bytes: Annotated[int, Option("above this much memory, writes are refused")] = (
+        limits.SERVER_MEMORY_SOFT_BYTES
+    )
     log_cache_bytes: int = 8 << 20
     apply_inline_bytes: int = 16 << 10
     """Committed entries up to this size are applied on the loop: a thread's round trip would cost more than they do."""
-    log_retain_bytes: int = 64 << 20
+    log_retain_bytes: Annotated[int, Option("log that a tablet keeps for followers that lag")] = 64 << 20
     """The log that is kept for followers that lag, per tablet; a follower that needs more is copied anew."""
-    log_retain_entries: int = 1000
+    log_retain_entries: Annotated[int, Option("entries that a tablet keeps for followers that lag")] = 1000
     flush_wal_bytes: int = 64 << 20
     """A tablet is flushed when its log has grown by this much, so that restarts stay short."""
 
     def __post_init__(self) -> None:
+        check(bool(self.root), "a server needs a directory: give its root")
+        place_to_listen(self.listen)
+        if self.advertise:
+            Address.given(self.advertise)
         fits = len(self.location) <= limits.NAME_LENGTH_MAX and _LOCATION.fullmatch(self.location)
         check(
             not self.location or bool(fits),
@@ -87,13 +115,15 @@ class ServerOptions:
             longest >= first, "a log's first segment is its shortest", first=first, wal_segment_size_bytes_max=longest
         )
         check(self.heartbeat_ms >= self.tick_ms, "heartbeats are sent on ticks", heartbeat_ms=self.heartbeat_ms)
-        for name in ("heavy_threads", "scan_threads", "open_threads", "copy_jobs_max", "copy_streams"):
+        check(self.copy_jobs_max > 0, "at least one copy may run", copy_jobs_max=self.copy_jobs_max)
+        for name in ("heavy_threads", "scan_threads", "open_threads", "copy_streams"):
             check(getattr(self, name) > 0, "a pool needs a thread", option=name)
         check(
             self.copy_streams <= limits.COPY_STREAMS_MAX, "a copy's memory is bounded", copy_streams=self.copy_streams
         )
         for name in ("copy_rate_bytes_per_s", "copy_busy_rate_bytes_per_s"):
             rate = getattr(self, name)
+            check(rate >= 0, "a rate is 0 or more", option=name, rate=rate)
             check(
                 rate == 0 or rate >= limits.COPY_RATE_MIN_BYTES_PER_S,
                 "a slower copy never ends",

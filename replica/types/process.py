@@ -12,16 +12,10 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from .errors import ResourcesExhausted
-
-if TYPE_CHECKING:
-    import argparse
 
 __version__ = version("nyala")
 """The version of servers, masters and the command. Durable formats have versions of their own."""
@@ -37,17 +31,6 @@ class UtcFormatter(logging.Formatter):
     """Writes the times of records in UTC, whatever the machine's time zone is."""
 
     converter = staticmethod(time.gmtime)
-
-
-def add_options(parser: argparse.ArgumentParser, options: type, helps: Mapping[str, str]) -> None:
-    """Add `--option-name` for each field of the dataclass `options` that has a help, with its type and default.
-
-    The default of each of these fields is an int, a float or a str.
-    """
-    for field in fields(options):
-        if field.name in helps:
-            name, kind = "--" + field.name.replace("_", "-"), type(field.default)
-            parser.add_argument(name, type=kind, default=field.default, help=helps[field.name])
 
 
 def log_to_stderr(level: int | str = logging.INFO, *, names: bool = False) -> None:

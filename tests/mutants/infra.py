@@ -5,6 +5,118 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    *(
+        Mutant(
+            name=f"options: {what}",
+            test=f"tests/unit/infra/test_process_options.py::{test}",
+            file="replica/types/options.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for what, test, function, before, after in (
+            (
+                "file comes before the environment",
+                "test_each_option_is_set_by_flag_variable_and_file",
+                "read_options",
+                "values |= _of_environment(known, prefix)",
+                "values = _of_environment(known, prefix) | values",
+            ),
+            (
+                "file comes before a flag",
+                "test_each_option_is_set_by_flag_variable_and_file",
+                "read_options",
+                "{name: _of_text(known[name], value, known[name].flag) for name, value in given.items()}",
+                "{name: values[name] for name in given}",
+            ),
+            (
+                "printed file has the defaults alone",
+                "test_values_in_force_are_printed",
+                "read_options",
+                "config_text(options, values)",
+                "config_text(options)",
+            ),
+            (
+                "printed file leaves marks out",
+                "test_printed_file_is_a_file_of_the_defaults",
+                "config_text",
+                "if each.option.in_file:",
+                "if each.option.in_file and each.kind is not bool:",
+            ),
+            (
+                "unknown key of a file is passed over",
+                "test_wrong_file_is_refused_in_one_line_that_says_what_to_write",
+                "read_file",
+                "if name not in known:",
+                "if name not in known and name != 'zzz':",
+            ),
+            (
+                "near key is not named",
+                "test_wrong_file_is_refused_in_one_line_that_says_what_to_write",
+                "_instead",
+                "get_close_matches(name, known, 1)",
+                "get_close_matches(name, known, 1, 1.0)",
+            ),
+            (
+                "unit of a value is not converted",
+                "test_wrong_file_is_refused_in_one_line_that_says_what_to_write",
+                "_without_unit",
+                "* factors[found[2].lower()]",
+                "* 1",
+            ),
+            (
+                "a mark is a number",
+                "test_wrong_file_is_refused_in_one_line_that_says_what_to_write",
+                "_checked",
+                "type(value) is kind",
+                "isinstance(value, kind)",
+            ),
+            (
+                "NaN is a number",
+                "test_wrong_file_is_refused_in_one_line_that_says_what_to_write",
+                "_checked",
+                "not math.isfinite(value)",
+                "False",
+            ),
+            (
+                "file of any length is read",
+                "test_file_that_cannot_be_read_starts_nothing",
+                "read_file",
+                "if len(text) > CONFIG_BYTES_MAX:",
+                "if False:",
+            ),
+            (
+                "misspelt variable is passed over",
+                "test_wrong_variable_or_flag_is_refused",
+                "_of_environment",
+                "known, 1, _NEAR)",
+                "known, 1, 1.0)",
+            ),
+            (
+                "variable of another program stops the start",
+                "test_wrong_variable_or_flag_is_refused",
+                "_of_environment",
+                "known, 1, _NEAR)",
+                "known, 1, 0.4)",
+            ),
+            (
+                "bounds of moves stay the defaults",
+                "test_values_of_all_types_are_read_from_each_place",
+                "_made",
+                "kinds[holder](**given)",
+                "kinds[holder]()",
+            ),
+        )
+    ),
+    Mutant(
+        name="server run: the working directory comes first",
+        test="tests/unit/infra/test_process_options.py::test_command_becomes_the_process[server]",
+        file="infra/cli/run.py",
+        function="_become",
+        before='"-P", ',
+        after="",
+        on_disk=True,
+    ),
     Mutant(
         name="decisions: oldest steps are kept",
         test="tests/unit/infra/test_decisions_command.py::test_newest_events_are_kept_and_no_more",

@@ -17,7 +17,7 @@ SECTION = re.compile(
 """A page, and behind it a section's title in quotation marks."""
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|avsc|proto|xml|txt))(?:::\w+)?`")
 """A file with its folder, in backticks."""
-KINDS = {"shell", "python", "console", "text", "mermaid"}
+KINDS = {"shell", "python", "console", "text", "toml", "mermaid"}
 LINES_MAX = 60
 
 

@@ -16,6 +16,7 @@ ALONE = {
     "infra/bench/options.py": OPTIONS,
     "infra/chaos/refusals.py": PURE,
     "infra/cli/arguments.py": SHARED,
+    "infra/cli/run.py": "the process of this command becomes another program",
     "infra/local/parent_death.py": STARTS_ALONE,
     "infra/local/registered.py": SHARED,
     "infra/toplevel/nyala_command.py": STARTS_ALONE,

@@ -32,6 +32,7 @@ READS = {
     "decisions list", "decisions tail", "decisions explain",
     "quarantine list", "fs uuid", "local-replica list", "local-replica dump", "wal dump", "cmeta dump", "cmeta print",
     "superblock dump", "security list",
+    "server run", "master run",  # the process that runs then is not this command's
 }  # fmt: skip
 NOTHING_SENT = "nyala: interrupted: nothing was sent\n"
 INTERRUPTED = """
