@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nyala.replica.client import Client, NotApplied, ScanSpec
-from nyala.replica.types import Code, as_given, check_kind, check_text, shown
+from nyala.replica.types import Code, as_given, check_kind, check_text
 
 from .argument_errors import invalid_argument, valid
 from .dataset import NyalaDataset
@@ -79,13 +79,25 @@ class Query:
                 for name, table in self._tables.items():
                     spec = ScanSpec(snapshot_time=self.snapshot_time)
                     connection.register(name, NyalaDataset(self._client, table.handle, spec, failures.append))
-                yield connection.sql(self._text, params=self._parameters)
+                yield self._planned(connection)
             except MemoryError:
                 raise
             except (duckdb.Error, pa.ArrowException) as error:
                 raise (failures[0] if failures else _refused(error)) from error
             finally:
                 connection.close()
+
+    def _planned(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+        try:
+            return connection.sql(self._text, params=self._parameters)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            what = "DuckDB does not take a value of parameters="
+            raise invalid_argument(
+                what,
+                "give numbers, texts, times and the like",
+                reason=_one_line(str(error)),
+                got=as_given(self._parameters),
+            ) from error
 
     def reader(self) -> pa.RecordBatchReader:
         """Run the query, and return a pa.RecordBatchReader of its rows, which are not in memory all at once.
@@ -139,9 +151,11 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 def checked_parameters(parameters: object) -> Parameters:
     """Return the values for a query's parameters; NotApplied for anything but a list, a tuple, a dict or None."""
-    if parameters is None or isinstance(parameters, list | tuple | dict):
+    if parameters is None or isinstance(parameters, list | tuple):
         return parameters
-    what = "parameters= takes a list of values, or a dict of them"
+    if isinstance(parameters, dict) and all(isinstance(name, str) for name in parameters):
+        return parameters
+    what = "parameters= takes a list of values, or a dict of them with their names"
     raise invalid_argument(what, "give one, as in parameters=[3]", got=as_given(parameters))
 
 
@@ -158,17 +172,21 @@ def tables_named(text: str) -> list[str]:
         nodes = list(_nodes_of(tree))
     except RecursionError:
         what = "the query has too many expressions within one another"
-        raise invalid_argument(what, "divide it, or replace long sums by lists", query=shown(text)) from None
+        raise invalid_argument(what, "divide it, or replace long sums by lists", query=as_given(text)) from None
     if tree.get("error"):
         reason = str(tree.get("error_message", ""))
         if "Only SELECT" in reason:
             what = "sql() takes a query that only reads"
             raise invalid_argument(
-                what, "give a SELECT; insert, upsert, update and delete write rows", query=shown(text)
+                what, "give a SELECT; insert, upsert, update and delete write rows", query=as_given(text)
             )
-        raise invalid_argument("the query is no SQL that DuckDB knows", "correct it", reason=_one_line(reason))
+        raise invalid_argument(
+            "the query is no SQL that DuckDB knows", "correct it", query=as_given(text), reason=_one_line(reason)
+        )
     if len(tree.get("statements", ())) != 1:
-        raise invalid_argument("sql() takes one query", "give one SELECT", queries=len(tree.get("statements", ())))
+        raise invalid_argument(
+            "sql() takes one query", "give one SELECT", queries=len(tree.get("statements", ())), query=as_given(text)
+        )
     named = {n["table_name"] for n in nodes if n.get("type") in ("BASE_TABLE", "SHOW_REF") and n.get("table_name")}
     with_names = {each["key"] for n in nodes for each in n.get("cte_map", {}).get("map", ())}
     return sorted(named - with_names)

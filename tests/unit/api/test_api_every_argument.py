@@ -169,7 +169,9 @@ CALLS: dict[str, Call] = {
     "Cluster.table": Call(nyala.Cluster.table, {"name": "t"}, _cluster),
     "Cluster.drop_table": Call(nyala.Cluster.drop_table, {"name": "t"}, _cluster),
     "Cluster.create_topic": Call(nyala.Cluster.create_topic, {"name": "t"}, _cluster),
+    "Cluster.sql": Call(nyala.Cluster.sql, {"query": "select 1"}, _cluster),
     "Table.scan": Call(nyala.Table.scan, {}, _table),
+    "Table.to_arrow_dataset": Call(nyala.Table.to_arrow_dataset, {}, _table),
     "Table.get": Call(nyala.Table.get, {"key": 1}, _table),
     "Table.count": Call(nyala.Table.count, {}, _table),
     "Table.insert": Call(nyala.Table.insert, WRITE, _table),
@@ -208,7 +210,7 @@ def outcome(call: Call, parameter: str, value: object) -> Refused | None:
 
 MADE_BY_NYALA = {
     "Cluster", "Code", "Col", "Condition", "NotApplied", "OutcomeUnknown", "Refused", "ReplicaError", "RowCode",
-    "RowErrors", "RowFailure", "Scan", "Table", "TopicNotMade", "WriteResult",
+    "Query", "RowErrors", "RowFailure", "Scan", "Table", "TopicNotMade", "WriteResult",
 }  # fmt: skip
 """Classes that a user's program does not make itself: only their methods are listed."""
 PROTOCOL = {"__init__", "__exit__", "__reduce__", "__setattr__", "__delattr__", "__lt__", "__eq__"}
@@ -249,6 +251,28 @@ ACCEPTED: dict[str, set[str]] = {
     "Cluster.drop_table.name": LOOKED_FOR,
     "Cluster.drop_table.if_exists": FLAG,
     "Cluster.create_topic.name": LOOKED_FOR,
+    # A query may have parameters or none, so any list of values and any dict with names is taken here.
+    "Cluster.sql.parameters": {
+        "None",
+        "[]",
+        "[None]",
+        "['x']",
+        "['x', 'x']",
+        "[surrogate]",
+        "[[]]",
+        "[['x']]",
+        "['k', 1]",
+        "[object]",
+        "list in itself",
+        "()",
+        "('x',)",
+        "{}",
+        "{'x': 1}",
+        "{'k': []}",
+        "{surrogate: 1}",
+        "long decimal",
+    },
+    "Cluster.sql.at": {"None"},
     "Table.scan.columns": {"None"},
     "Table.scan.where": WHERE,
     "Table.scan.at": {"None"},
@@ -259,6 +283,7 @@ ACCEPTED: dict[str, set[str]] = {
     "Table.get.staleness": STALENESS,
     "Table.count.where": WHERE,
     "Table.count.at": {"None"},
+    "Table.to_arrow_dataset.at": {"None"},
     "Table.count.staleness": STALENESS,
     "Table.insert.rows": ROWS,
     "Table.insert.ignore_existing": FLAG,

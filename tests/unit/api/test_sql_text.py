@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from nyala.replica.client import NotApplied
+import nyala
+from nyala.replica.client import Client, NotApplied, parse_masters
 from nyala.sql import tables_named, unique_names
 
 
@@ -30,6 +33,22 @@ def test_query_of_endless_depth_is_refused(text: str) -> None:
     """Goal: no query ends its program by an exception of Python. Method: sums and queries within one another."""
     with pytest.raises(NotApplied, match="too many expressions within one another"):
         tables_named(text)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[object()], {"x": [object()]}, ["\ud800"], [10**5000]],
+    ids=["object", "object in a list", "half a character", "endless"],
+)
+def test_value_that_duckdb_does_not_take_is_refused(values: Any) -> None:
+    """Goal: a parameter is a value, or the query is refused in one line. Method: objects, half a character, a number
+    without end; a query of no table, so that no process is asked."""
+    query = nyala.Cluster(Client(parse_masters("127.0.0.1:1")), "").sql(
+        "select ?" if type(values) is list else "select $x", values
+    )
+    with pytest.raises(NotApplied) as refused:
+        query.to_arrow()
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 1500
 
 
 def test_columns_of_one_name_get_numbers() -> None:

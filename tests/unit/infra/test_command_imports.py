@@ -63,6 +63,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "table list": (NOWHERE, LOOK),
     "table describe": (f"t {NOWHERE}", LOOK),
     "table scan": (f"t {NOWHERE}", LOOK),
+    "sql": (f"select-1 {NOWHERE}", LOOK),
     "table drop": (f"t {NOWHERE}", LOOK),
     "table set-replication": (f"t 3 {NOWHERE}", LOOK),
     "topic create": (f"t {NOWHERE}", LOOK),

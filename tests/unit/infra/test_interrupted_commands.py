@@ -26,10 +26,10 @@ from tests.harness.played_grpc import listening
 from tests.unit.infra.test_command_imports import commands
 
 READS = {
-    "status", "env", "table list", "table describe", "table scan", "schema show", "schema list", "tablet list",
+    "status", "env", "table list", "table describe", "table scan", "sql", "schema show", "schema list", "tablet list",
     "server list", "server quiesce status",
     "master list", "cluster check", "upgrade status", "copy list", "source list", "dead-letter list",
-    "decisions list", "decisions tail", "decisions explain",
+    "decisions list", "decisions tail", "decisions explain", "decisions replay",
     "quarantine list", "fs uuid", "local-replica list", "local-replica dump", "wal dump", "cmeta dump", "cmeta print",
     "superblock dump", "security list",
     "server run", "master run",  # the process that runs then is not this command's

@@ -30,9 +30,11 @@ TARGETS = sorted(set(re.findall(r"\bmake ([a-z-]+)", " ".join(re.findall(r"`[^`]
 JOBS = {module.__name__.rpartition(".")[2]: module for module in (decisions, ingest, placement, rebalance, verify)}
 PROGRAMS: dict[str, Callable[[list[str]], object]] = {
     "nyala.replica.server": server_program.parse,
-    "nyala.replica.master": master_program._options,
+    "nyala.replica.master": master_program.parse,
 }
 """Module -> what reads its command line."""
+RUNS = {("server", "run"): "nyala.replica.server", ("master", "run"): "nyala.replica.master"}
+"""Command -> the program that gets its options."""
 
 
 def lines_of(page: str) -> list[str]:
@@ -52,6 +54,7 @@ def problem(line: str) -> str | None:
     job."""
     command, words = get_command(app), shlex.split(line.replace("\n", " ").replace("...", ""))[1:]
     own, behind = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    program = RUNS.get(tuple(words[:2]), "")
     job = JOBS.get(own[1]) if own[:1] == ["job"] and len(own) > 1 else None
     if behind and job is None:
         return f"nothing takes {behind[0]!r}"
@@ -63,7 +66,8 @@ def problem(line: str) -> str | None:
         if missing := [n for n in alternatives if n not in below]:
             return f"no command {missing[0]!r}"
         command = below[alternatives[0]]
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    known = options_of_program(program) if program else set()
+    known |= {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     unknown = options_of(" ".join(own)) - known - {"--help"}
     if job is not None:
         unknown |= options_of(" ".join(behind)) - job.options_parser()._option_string_actions.keys()
@@ -121,6 +125,7 @@ def test_reference_names_every_option_of_the_servers() -> None:
     """IN-70. Goal: an operator finds each option. Method: those of the servers' programs against the reference."""
     for module in PROGRAMS:
         told = set(re.findall(r"--[a-z][a-z0-9-]*", PAGES["docs/reference/README.md"]))
+        told |= {f"--no-{option[2:]}" for option in told}  # the page says that a switch has this form, too
         assert sorted(options_of_program(module) - told - {"--help"}) == [], module
 
 
@@ -132,6 +137,7 @@ def test_readme_has_lines_to_look_at_and_bad_ones_are_seen() -> None:
     assert problem("nyala tablet change-config add|remuve") == "no command 'remuve'"
     assert problem("nyala job ingest -- --anything --table t") == "no option ['--anything']"
     assert problem("nyala job ingest -- --table t --checkpoint=c") is None
+    assert problem("nyala server run --config f --rot d") == "no option ['--rot']"
     assert problem("nyala table list -- --json") == "nothing takes '--json'"
 
 
