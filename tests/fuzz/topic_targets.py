@@ -25,7 +25,7 @@ from nyala.pipeline.decision_tasks import newest
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.history import fold
-from nyala.pipeline.rebalance import newest_reports
+from nyala.pipeline.plan_tasks import newest_reports
 from nyala.pipeline.row_schema import row_schema_json
 from nyala.replica.decision_executor import Unusable, read_record
 from nyala.replica.master.kafka.kafka_state import KafkaState
@@ -120,16 +120,11 @@ def _report(data: bytes) -> object:
     """Return the last report of each key: an honest one stays beside the record."""
     key, value = unpack(data)
     honest = golden.DATA["report_server"]
-    columns = [
-        pa.array([honest.key, key], pa.binary()),
-        pa.array([schemas.encode("report", honest.fields), value], pa.binary()),
-        pa.array([1, 2], pa.int64()),
-    ]
-    batch = pa.RecordBatch.from_arrays(columns, names=["key", "value", "offset"])
-    (kept,) = newest_reports(iter([batch]))
-    if honest.key not in kept.column("key").to_pylist() and (key != honest.key or value is not None):
+    rows = [(honest.key, schemas.encode("report", honest.fields), 1), (key, value, 2)]
+    kept = [report for some in newest_reports(rows) for report in some]
+    if read_record(Report, *rows[0][:2]) not in kept and key != honest.key:
         raise Broken("an honest report is lost beside this record")
-    return kept.num_rows, _read(Report, data)
+    return len(kept), _read(Report, data)
 
 
 def _history(data: bytes) -> object:

@@ -227,8 +227,8 @@ MUTANTS = (
         rows="IN-70",
         test="tests/unit/infra/test_installed.py::test_extra_of_the_wheel_brings_the_spark_that_the_project_pins",
         file="pyproject.toml",
-        before="pyspark>=4.2,<4.3",
-        after="pyspark>=4.1,<4.2",
+        before='spark = ["pyspark>=4.2,<4.3"',
+        after='spark = ["pyspark>=4.1,<4.2"',
     ),
     Mutant(
         name="link is opened beside the place for connections",
