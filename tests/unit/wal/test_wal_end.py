@@ -642,13 +642,18 @@ def test_close_that_cannot_write_the_record_leaves_a_log_as_after_a_crash(kind: 
 
 
 def test_log_that_failed_says_nothing_of_its_end_when_it_is_closed() -> None:
-    """IN-21. Goal: a log whose sync failed does not record its end when it is closed. Method: EIO at the sync of an
-    append, close; the record is the segment's still."""
+    """IN-21. Goal: a log whose sync failed does not record its end, neither when its files are checked nor when it is
+    closed. Method: EIO at the sync of an append; remove the record, check, put it back, close; it is the segment's
+    still."""
     disk = SimDisk()
     log, _ = open_log(disk)
     append_now(log, [entry(1)])
     disk.fail_on("datasync", f"{FOLDER}/*")
     append_now(log, [entry(2)])
+    record = disk.read(RECORD)
+    disk.remove(RECORD)
+    assert not log.repair_record() and not disk.exists(RECORD)
+    disk.poke(RECORD, record)
     log.close()
     assert read_newest(disk, FOLDER).last == OpId(0, 0)
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from nyala.replica.types import DiskFailure, OpId, Refused, ResourcesExhausted, limits
+from nyala.replica.types import DiskFailure, InvariantViolation, OpId, Refused, ResourcesExhausted, limits
 from nyala.replica.wal import Log, LogThreads, Reservation, WalOptions
+from nyala.replica.wal.format import EncodedEntry
 from nyala.replica.wal.recovery import TEMP_NAME
 from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
@@ -295,6 +296,31 @@ def test_writer_that_waits_for_room_goes_on_before_the_callbacks() -> None:
         assert told.get(timeout=WAIT_S) == "reserved"
         gate.set()
         assert told.get(timeout=WAIT_S) == "called"
+        log.close()
+
+
+def test_writer_that_waits_for_room_hears_that_the_log_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CN-08. Goal: no writer waits for ever for room in a log that ended. Method: the entry that takes all the room is
+    one that does not serialise, while another writer waits."""
+
+    def fails(*_: object, **__: object) -> EncodedEntry:
+        raise ValueError("no entry")
+
+    with threads_of(1) as threads:
+        log, told = opened(threads, SimDisk(), WalOptions(queue_bytes_max=1000)), queue.SimpleQueue[str]()
+        first = log.reserve([entry(1, bytes(900))])
+
+        def second() -> None:
+            with pytest.raises(InvariantViolation, match="does not serialise"):
+                log.reserve([entry(2, bytes(900))])
+
+        watch_waits(log, told)
+        begin(told, second, "refused")
+        assert told.get(timeout=WAIT_S) == "waits"
+        monkeypatch.setattr("nyala.replica.wal.log.encode_entry", fails)
+        with pytest.raises(ValueError, match="no entry"):
+            log.append_async(first, Outcomes())
+        assert told.get(timeout=WAIT_S) == "refused"
         log.close()
 
 
