@@ -182,7 +182,7 @@ def story(events: Iterable[Event]) -> list[Told]:
             case Step.PROPOSED:
                 before = None
             case Step.DECIDED:
-                before = last_of_plan.get(plan) if event.plan_id else None
+                before = last_of_plan.get(plan)
                 last_decision[event.tablet_id] = event
                 withdrawn.discard(event.tablet_id)
             case Step.WITHDRAWN:

@@ -61,8 +61,8 @@ MUTANTS = (
         test="tests/unit/pipeline/test_decision_story.py::test_decisions_without_a_plan_are_no_steps_of_one",
         file="pipeline/decision_story.py",
         function="story",
-        before="last_of_plan.get(plan) if event.plan_id else None",
-        after="last_of_plan.get(plan)",
+        before="if event.plan_id:",
+        after="if True:",
     ),
     Mutant(
         name="decision of another tablet is an outcome's own",

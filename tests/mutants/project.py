@@ -218,9 +218,9 @@ MUTANTS = (
         name="readme shows an option that the server lacks",
         rows="IN-70",
         test="tests/unit/infra/test_readme_words.py::test_options_that_readme_shows_outside_of_commands_exist",
-        file="docs/operate/deploy.md",
-        before="--scrub-interval-s S",
-        after="--scrub-every-s S",
+        file="docs/operate/repair.md",
+        before="(`--scrub-interval-s`)",
+        after="(`--scrub-every-s`)",
     ),
     Mutant(
         name="extra brings another Spark",
