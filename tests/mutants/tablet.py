@@ -316,6 +316,18 @@ MUTANTS = (
         after="_log.debug(",
     ),
     Mutant(
+        name="damaged record of an unflushed tablet is replaced in silence",
+        rows="IN-21",
+        test=(
+            "tests/unit/tablet/test_tablet_superblock.py::"
+            "test_record_that_memory_replaces_is_told_unless_it_never_was_there"
+        ),
+        file="replica/tablet/superblock.py",
+        function="_is_recorded",
+        before="if isinstance(error, Refused) and record.flush_opid == ZERO_OPID:",
+        after="if record.flush_opid == ZERO_OPID:",
+    ),
+    Mutant(
         name="damaged record fails a merge",
         rows="IN-21",
         test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",

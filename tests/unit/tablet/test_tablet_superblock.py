@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import fields, replace
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from nyala.replica.tablet import Superblock, Tablet, block_names, superblock_pat
 from nyala.replica.tablet.superblock import BlockInfo
 from nyala.replica.tablet_copy import settle_at_startup
 from nyala.replica.types import (
+    ZERO_OPID,
     Code,
     Corruption,
     DataState,
@@ -233,6 +235,41 @@ def test_superblock_in_force_replaces_one_that_differs_in_any_field() -> None:
         after.save(disk, over=kept)
         assert Superblock.load(disk, kept.tablet_id) == after, name
         assert not replace(after, history_horizon=55).repair(disk)
+
+
+@pytest.mark.parametrize(
+    ("on_disk", "flushed", "told"),
+    [
+        ("the record", OpId(2, 7), ""),
+        ("nothing", ZERO_OPID, ""),
+        ("nothing", OpId(2, 7), "TABLET_NOT_FOUND"),
+        ("damage", ZERO_OPID, "superblock"),
+        ("damage", OpId(2, 7), "superblock"),
+        ("an earlier record", OpId(2, 7), "which ends at 2.6 and not 2.7"),
+    ],
+)
+def test_record_that_memory_replaces_is_told_unless_it_never_was_there(
+    on_disk: str, flushed: OpId, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-21. Goal: the log says why a file was replaced, for the disk may be bad; a tablet that was never flushed may
+    have none. Method: a file that is as in memory, missing, damaged and older, below `save` and `repair`."""
+    kept = superblock(INT_SCHEMA, flush_opid=flushed, next_block=4)
+    text = {
+        "the record": kept.encode(),
+        "nothing": None,
+        "damage": b"?",
+        "an earlier record": replace(kept, flush_opid=OpId(2, 6)).encode(),
+    }[on_disk]
+    for write in (kept.repair, partial(replace(kept, flush_time=99).save, over=kept)):
+        disk = SimDisk()
+        if text is not None:
+            disk.replace(kept.path, text)
+        caplog.clear()
+        write(disk)
+        lines = [
+            line for line in caplog.messages if f"T {kept.tablet_id} the record in memory replaces its file" in line
+        ]
+        assert [told in line for line in lines] == [True] * bool(told)
 
 
 def test_superblock_folder_lists_tablets_and_no_half_written_file() -> None:
