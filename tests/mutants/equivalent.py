@@ -764,6 +764,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         reason="Only those are called back that were handed over; it is there for the types.",
     ),
     Equivalent(
+        file="replica/wal/log.py",
+        function="Log._repair_withheld",
+        before="return mark is not None and repair_withheld(self._disk, self._folder, mark)",
+        after="return repair_withheld(self._disk, self._folder, mark)",
+        reason="Without a mark in memory there is no file: the opening or `forget_withheld` removed it. A file that is "
+        "not there reads as None, which is the mark, so nothing is written. It is there for the types.",
+    ),
+    Equivalent(
         file="replica/wal/reservation.py",
         function="Reservation.__init__",
         before="self.rewrites = False",
