@@ -14,7 +14,7 @@ export NYALA_CACHE := $(or $(NYALA_CACHE),$(CURDIR)/.cache)
 # Compiled files are kept, whatever the shell says: every server of a test imports what others have imported.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup jars demo test test-deep sim test-fast test-pythons lint format mutants soak bench clean
+.PHONY: help setup jars demo docs test test-deep sim test-fast test-pythons lint format mutants soak bench clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ format: $(STAMP) ## format the code
 mutants: $(STAMP) ## break each proven behaviour and see its test turn red
 	$(PY) -m tests.mutants
 	$(PY) -m tests.mutants.generated
+
+docs: $(STAMP) ## the documentation site, with references made from the code, in .cache/site
+	$(PY) -m nyala.infra.site
 
 MINUTES ?= 20
 SEED ?= 0

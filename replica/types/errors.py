@@ -20,13 +20,16 @@ class Applied(IntEnum):
     """Whether the failed request may have had an effect."""
 
     NOT_APPLIED = 0
+    """It had none: repeat it as you like."""
     UNKNOWN = 1
+    """Perhaps: repeat it only in a way that cannot apply it twice."""
 
 
 class Code(IntEnum):
     """Wire codes, one for each reaction of a caller. Never renumber, never reuse."""
 
     OK = 0
+    """It was done."""
     INVALID_NAME = 1
     """The request was meant for another server uuid."""
     INVALID_TERM = 2
@@ -34,46 +37,65 @@ class Code(IntEnum):
     BAD_TERM = 3
     """The caller's term is below the replica's (StartTabletCopy)."""
     ALREADY_INPROGRESS = 4
+    """The same work, such as a tablet copy, is under way."""
     ILLEGAL_STATE = 5
+    """The replica or server is in a state in which it cannot do this."""
     NOT_LEADER = 6
     """The caller goes to the hinted leader, or asks the master."""
     NOT_READY = 7
     """The replica is bootstrapping, configuring or without a quorum: wait and retry."""
     TABLET_NOT_FOUND = 8
+    """The server has no such tablet."""
     TABLET_FAILED = 9
+    """The replica has failed and serves nothing until it is healed."""
     CAS_FAILED = 10
     """The caller is out of date: another config, position or version is in force."""
     CHANGE_PENDING = 11
     """A config change is under way."""
     STEPPING_DOWN = 12
+    """The leader gives its leadership up, or the server quiesces: ask another one."""
     OVERLOADED = 13
     """The request is refused early because memory or a queue is over its limit. Retry with back-off."""
     TIMED_OUT = 14
+    """The answer did not come in time; the outcome of a write is unknown."""
     GAP = 15
     """The batch builds on an offset which this tablet has not applied."""
     STALE_GENERATION = 16
+    """The source was reset after the query opened it."""
     SCHEMA_MISMATCH = 17
+    """The caller has another version of the table's schema."""
     INVALID_BATCH = 18
+    """The batch of rows is not of the form that the table takes."""
     TOO_LARGE = 19
+    """A row, batch or request is above its limit."""
     NOT_FOUND = 20
+    """The named table, server or other object does not exist."""
     ALREADY_EXISTS = 21
+    """An object of this name exists."""
     INVALID_ARGUMENT = 22
+    """A value of the request can never be accepted: correct it."""
     NO_SPACE = 23
+    """A disk is full."""
     HISTORY_GONE = 24
     """The snapshot is older than the table's history retention."""
     WRONG_TABLE = 25
+    """The tablet belongs to another table than the caller said."""
     SOURCE_OWNED = 26
     """Another live query owns this source."""
     SOURCE_POSITION = 27
     """A query would start below `start`, above `done`, or on another topic of the name: recreated, or elsewhere."""
     CORRUPTION = 28
+    """Bytes are not what was written: on a disk, or in a reply that no correct server sends."""
     EXPIRED = 29
     """A session or a remembered result is gone."""
     UNAVAILABLE = 30
     """No server answered; the outcome is unknown."""
     STALE_DECISION = 31
+    """A later decision of the masters is in force."""
     DEADLINE_PASSED = 32
+    """The time within which a decision may be carried out is over."""
     TABLET_DELETED = 33
+    """The replica was deleted here."""
     WRONG_CLUSTER = 34
     """Master and tablet server belong to different clusters."""
     LAGGING = 35
@@ -84,20 +106,35 @@ class RowCode(IntEnum):
     """Why one row of a batch was not applied. Stored in ledgers and in dead letters: never renumber."""
 
     OK = 0
+    """The row was applied."""
     ALREADY_PRESENT = 1
+    """An insert found a row with this key."""
     NOT_FOUND = 2
+    """An update or a delete found no row with this key."""
     NULL_IN_REQUIRED_COLUMN = 3
+    """A column that forbids nulls would have one."""
     VALUE_OUT_OF_RANGE = 4
+    """A value does not fit into its column's type."""
     UNKNOWN_OPERATION = 5
+    """The row's operation is none that this build knows."""
     ROW_TOO_LARGE = 6
+    """The row, or its key, is above its limit."""
     NULL_KEY = 7
+    """A column of the key has no value."""
     WRONG_TABLET = 8
+    """The row's key belongs to another tablet."""
     UNDECODABLE = 9
+    """The record's bytes are not what its schema says."""
     UNKNOWN_SCHEMA = 10
+    """The record was written with a schema that the table does not know."""
     KEY_MISMATCH = 11
+    """The record's Kafka key is not the key of its row."""
     WRONG_TYPE = 12
+    """A value is of another type than its column."""
     UNKNOWN_COLUMN = 13
+    """The record has a column that the table does not have."""
     UNKNOWN_TABLE = 14
+    """Not in use."""
 
 
 def read_number(kind: type[K], number: int) -> K:

@@ -1,0 +1,1 @@
+"""The documentation site of a clone: `make docs`."""
