@@ -361,7 +361,8 @@ def _record_end(disk: Disk, folder: str, out: Recovered) -> None:
     try:
         save_newest(disk, folder, out.end)
     except Refused as refused:
-        if refused.code is not Code.NO_SPACE or out.newest[:2] > out.end[:2]:
+        written, end = out.newest, out.end
+        if refused.code is not Code.NO_SPACE or (written.number, written.length_bytes) > (end.number, end.length_bytes):
             raise
         _log.warning(
             "%s: no room for the record of the log's end: %s. Nothing is lost, and it will be written when the log is "

@@ -431,8 +431,8 @@ MUTANTS = (
         test=f"{_FULL}opens_without_a_new_record_and_writes_it_at_its_close",
         file="replica/wal/recovery.py",
         function="_record_end",
-        before="if refused.code is not Code.NO_SPACE or out.newest[:2] > out.end[:2]:",
-        after="if refused:",
+        before="if refused.code is not Code.NO_SPACE or (",
+        after="if refused or (",
     ),
     Mutant(
         name="record that a full disk refused is never written",
@@ -449,7 +449,7 @@ MUTANTS = (
         test=f"{_FULL}whose_record_demands_more_than_is_left_is_not_opened",
         file="replica/wal/recovery.py",
         function="_record_end",
-        before=" or out.newest[:2] > out.end[:2]:",
+        before=" or (written.number, written.length_bytes) > (end.number, end.length_bytes):",
         after=":",
     ),
     Mutant(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nyala.replica.types import Code, Corruption, DiskFailure, Entry, OpId, Refused
 from nyala.replica.wal import Log, dump_log, inspect_log, read_offline
 from nyala.replica.wal.format import seal
-from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
+from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest, save_newest
 from nyala.replica.wal.recovery import read_withheld
 from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
 from tests.harness.wal_entries import (
@@ -284,6 +284,7 @@ def test_log_on_a_full_disk_opens_without_a_new_record_and_writes_it_at_its_clos
         disk.fail_on("replace", RECORD, "ENOSPC", times=None)
         log, found = open_log(disk)
         assert found == entries(1, 6)
+        assert not log.repair_record()  # the older record is the one in force; it is not tried again each minute
         if healed:
             disk.heal()
         log.close()
@@ -297,6 +298,25 @@ def test_log_on_a_full_disk_opens_without_a_new_record_and_writes_it_at_its_clos
     append_now(log, [entry(7)])
     log.close()
     assert opened(disk) == (entries(1, 7), None)
+
+
+@pytest.mark.parametrize(("fault", "code"), [("ENOSPC", None), ("EMFILE", Code.OVERLOADED)])
+def test_record_that_demands_no_byte_more_may_stay_if_the_disk_is_full_and_for_no_other_reason(
+    fault: str, code: Code | None
+) -> None:
+    """IN-21. Goal: a log opens beside an older record of its end if a full disk refuses the new one, and if the log has
+    all bytes that the older one names. Method: a record of the log's segment and length that names another entry: the
+    log opens on a full disk, and is refused to a process without a free descriptor."""
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, [entry(index)]) for index in range(1, 7)])
+    save_newest(disk, FOLDER, read_newest(disk, FOLDER)._replace(last=OpId(1, 9)))
+    disk.fail_on("replace", RECORD, fault, times=None)
+    if code is None:
+        assert opened(disk) == (entries(1, 6), None)
+    else:
+        with pytest.raises(Refused) as refused:
+            open_log(disk)
+        assert refused.value.code is code
 
 
 def test_log_on_a_full_disk_whose_record_demands_more_than_is_left_is_not_opened() -> None:
