@@ -133,6 +133,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
         "unit/wal/test_wal_end.py",
         "unit/wal/test_wal_recovery.py",
         "unit/wal/test_wal_segments.py",
+        "unit/wal/test_wal_threads.py",
         "unit/wal/test_wal_want.py",
     ),
     "replica/wal/format.py": ("unit/wal/test_wal_format.py",),

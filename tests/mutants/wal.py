@@ -655,4 +655,13 @@ MUTANTS = (
         """,
         after="",
     ),
+    Mutant(
+        name="block states its zeros only if all entries have some",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_append.py::test_block_of_which_one_entry_has_a_long_run_of_zeros_is_read_back",
+        file="replica/wal/appender.py",
+        function="Appender.write",
+        before="stated = any(encoded.has_run for slot in slots for encoded in slot.encoded)",
+        after="stated = all(encoded.has_run for slot in slots for encoded in slot.encoded)",
+    ),
 )

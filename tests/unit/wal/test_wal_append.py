@@ -31,6 +31,24 @@ def test_group_commit_of_many_reservations_writes_and_syncs_once() -> None:
     assert outcomes.results == [OpId(1, index) for index in range(2, 22)]
 
 
+@pytest.mark.parametrize("zeros_at", [0, 1, 2])
+def test_block_of_which_one_entry_has_a_long_run_of_zeros_is_read_back(zeros_at: int) -> None:
+    """CN-22. Goal: a block states its zero sectors if any of its entries has such a run, not only if all have.
+    Method: three reservations of one group commit, of which one is zeros for more than two sectors; the log is opened
+    again, and its file needs no mending."""
+    disk = SimDisk()
+    log, _ = open_log(disk, WalOptions())
+    append_now(log, [entry(1)])
+    written = [entry(index + 2, bytes(3000) if index == zeros_at else b"payload") for index in range(3)]
+    disk.calls.clear()
+    append_now(log, *[[one] for one in written])
+    assert disk.count("pwrite") == 1
+    log.close()
+    before = disk.read(f"{FOLDER}/wal-000000001")
+    _, found = open_log(disk, WalOptions())
+    assert (found, disk.read(f"{FOLDER}/wal-000000001")) == ([entry(1), *written], before)
+
+
 def test_callbacks_before_the_sync_returned_never_come() -> None:
     """CN-05, CN-08. Goal: no callback reports an entry durable before the sync has returned. Method: look at the
     outcomes from inside the sync."""
