@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.policy import Health, inputs_of, not_settled, plan_rebalance, view_of_reports
+from nyala.replica.policy import Health, desired_numbers, inputs_of, not_settled, plan_rebalance, view_of_reports
 from nyala.replica.types import Address, ReplicaReport, Report
 
 REPLICA = ReplicaReport(
@@ -135,3 +135,79 @@ def test_plan_leaves_to_the_masters_what_they_move(named: bool) -> None:
     view = view_of_reports([*hosts, *tablets], NOW_US, ["a"] if named else [])
     assert [m.to_uuid for m in plan_rebalance(view)] == (["b", "b"] if named else [])
     assert not_settled(view) == (() if named else ("t", "u"))
+
+
+@pytest.mark.parametrize(
+    ("within_s", "age_us", "old"),
+    [
+        (1, 62_000_000, False),
+        (1, 62_000_001, True),
+        (600, 1_260_000_000, False),
+        (600, 1_260_000_001, True),
+        (0, 4_000_000_000, False),
+    ],
+)
+def test_record_is_out_of_date_after_twice_its_time_and_a_minute(within_s: int, age_us: int, old: bool) -> None:
+    """Goal: a record's age is judged as the page says, to the microsecond; one that says no time never ages. Method:
+    tablet records of several times, just within their age and just beyond."""
+    tablet = replace(TABLET, at_us=NOW_US - age_us, numbers={"again_within_s": within_s, "cluster": 1})
+    assert ("out of date" in inputs_of([*TWO, tablet], NOW_US).lacks) is old
+
+
+def test_record_without_a_time_ages_by_the_longest_time_that_another_one_says() -> None:
+    """Goal: a record of an older build is judged by the others, and not at all if none says a time. Method: servers
+    that say none, and a bare tablet record of an hour ago."""
+    servers = [replace(server, numbers=STATED | {"again_within_s": 0}) for server in TWO]
+    found = inputs_of([*servers, replace(TABLET, at_us=NOW_US - 3_600_000_000, **BARE)], NOW_US)
+    assert (found.lacks, found.dated) == ("", True)
+
+
+def test_record_of_nothing_and_one_of_a_server_with_a_tablets_name_are_no_tablets() -> None:
+    """Goal: each record counts once. Method: a record without any name, and one with the names of a server and of a
+    tablet, which is the server's."""
+    found = inputs_of([TWO[0], told(1, server_uuid="b", tablet_id="t"), TABLET, told(1)], NOW_US)
+    assert [(r.server_uuid, r.tablet_id) for r in found.records] == [("a", ""), ("b", "t"), ("", "t")]
+
+
+def test_no_records_have_no_age() -> None:
+    """Goal: a plan without inputs shows no made-up time. Method: none."""
+    found = inputs_of([], NOW_US)
+    assert (found.newest_us, found.oldest_us, found.records) == (0, 0, ())
+
+
+def test_old_record_of_another_cluster_is_out_of_date_and_no_conflict() -> None:
+    """Goal: the remedy fits: what is left of a former cluster ages, and only recent records show two clusters. Method:
+    a server of another cluster that holds a replica, long ago."""
+    stranger = told(4_000, server_uuid="b", numbers=STATED | {"cluster": 2})
+    found = inputs_of([TWO[0], stranger, TABLET], NOW_US)
+    assert found.passing and "that of server b: 4000 s old" in found.lacks
+
+
+def test_record_of_the_next_minute_is_taken() -> None:
+    """Goal: clocks may differ by a minute. Method: a record of 60 s in the future; the refusals have one of 61 s."""
+    assert inputs_of([*TWO, replace(TABLET, at_us=NOW_US + 60_000_000)], NOW_US).lacks == ""
+
+
+def test_refusal_names_the_oldest_record() -> None:
+    """Goal: the operator sees how bad it is. Method: a tablet's and a server's record out of date, in both orders."""
+    old = [told(900, server_uuid="a"), replace(TABLET, at_us=NOW_US - 2_000_000_000)]
+    for reports in ([*old, TWO[1]], [TWO[1], *reversed(old)]):
+        assert "2 of 3 records are out of date, the oldest is that of tablet t" in inputs_of(reports, NOW_US).lacks
+
+
+def test_numbers_that_the_latest_leader_states_count() -> None:
+    """Goal: after servers or tablets are gone, no plan waits for their records. Method: an earlier record of a server
+    states more; and a build that states none."""
+    earlier = replace(TWO[1], numbers=STATED | {"servers": 5, "tablets": 9})
+    assert inputs_of([TWO[0], earlier, TABLET], NOW_US).lacks == ""
+    silent = [replace(server, numbers={"again_within_s": 60}) for server in TWO]
+    assert inputs_of(silent, NOW_US).lacks == ""
+
+
+def test_desired_change_is_numbers_of_the_uuids_that_it_names() -> None:
+    """Goal: a record says what it must and no more. Method: a tablet with a replica that moves, and one at rest."""
+    moving = replace(TABLET, numbers={"joins/c": 1, "leaves/a": 1})
+    (tablet,) = view_of_reports([moving], NOW_US).tablets
+    assert desired_numbers(tablet) == {"joins/c": 1, "leaves/a": 1}
+    (still,) = view_of_reports([TABLET], NOW_US).tablets
+    assert desired_numbers(still) == {}

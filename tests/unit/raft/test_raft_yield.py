@@ -42,9 +42,12 @@ def test_voter_that_yields_stands_only_when_nobody_else_was_elected() -> None:
 
 
 def test_only_voter_yields_to_nobody() -> None:
-    """OP-03. Goal: a tablet of one replica keeps its leader. Method: it starts on a server that quiesces."""
+    """OP-03. Goal: a tablet of one replica keeps its leader. Method: it starts on a server that quiesces; one of two
+    voters there leaves the lead to the other."""
     solo, _ = yielding("a")
     assert 0 < ticks_until_it_stands(solo) <= OPTIONS.election_ticks_max
+    one_of_two, _ = yielding("ab")
+    assert ticks_until_it_stands(one_of_two) == LAST_RESORT
 
 
 def test_voter_that_yields_takes_over_from_no_leader_and_is_no_first_leader() -> None:

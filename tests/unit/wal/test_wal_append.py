@@ -360,6 +360,23 @@ def test_raising_callback_stops_the_log() -> None:
         log.reserve([entry(2)])
 
 
+def test_log_that_a_callback_stopped_leaves_its_files_as_they_are_at_its_close() -> None:
+    """CN-08. Goal: a log that has failed changes no file any more. Method: the callback of an entry that fills the
+    first segment raises when the next segment is prepared already; the log is closed."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+
+    def broken(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    log.append([entry(1, bytes(5000))], broken)
+    log.drain()
+    before = {path: disk.read(path) for path in disk.files}
+    assert f"{FOLDER}/{TEMP_NAME}" in before
+    log.close()
+    assert {path: disk.read(path) for path in disk.files} == before
+
+
 def test_folder_of_another_tablet_is_refused() -> None:
     """Goal: opening the log of another tablet is Corruption. Method: open t1's folder as t2."""
     disk = SimDisk()

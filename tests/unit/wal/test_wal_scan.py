@@ -183,11 +183,13 @@ def disk_with(path: str, data: bytes) -> SimDisk:
 
 def test_frame_that_says_the_block_is_longer_costs_none_of_its_entries() -> None:
     """CN-22. Goal: entries that are whole up to the marker are kept, whatever length the frame has; the mark is above
-    them, because the frame may be right. Method: a last block that would be longer than the file, its entries and its
-    marker whole."""
+    them, because the frame may be right, and a dump says what is damaged. Method: a last block that would be longer
+    than the file, its entries and its marker whole."""
     disk, path, data, frame = _unclosed(entries(1, 1), entries(2, 4))
     assert data[frame + 1] & 0x80 and not data[frame + 2] & 0x80, "a size of two bytes"
     disk.poke(path, data[: frame + 2] + b"\x7f" + data[frame + 3 :])
+    told = [item["what"] for item in dump_segment(disk, path) if item["kind"] == "damage"]
+    assert told == ["the last block is damaged: the frame's length"]
     assert _opened(disk) == (entries(1, 4), OpId(1, 5))
 
 
