@@ -18,7 +18,7 @@ from .options import WalOptions
 from .reservation import Reservation
 from .segment import ActiveSegment, NextSegment
 from .threads import TurnThreads
-from .zeros import STATEMENT_BYTES
+from .zeros import TRAILER_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -72,10 +72,10 @@ class Appender:
             parts, lengths = _gather(slots, segment.number)
         except MemoryError as error:  # nothing is written yet
             raise exhausted(error) or error from error
-        stated = any(encoded.has_run for slot in slots for encoded in slot.encoded)
-        if stated:
-            lengths[-1] += STATEMENT_BYTES
-        start = segment.write_block(len(lengths), parts, sum(lengths), stated=stated)
+        with_trailer = any(encoded.needs_trailer for slot in slots for encoded in slot.encoded)
+        if with_trailer:
+            lengths[-1] += TRAILER_BYTES
+        start = segment.write_block(len(lengths), parts, sum(lengths), with_trailer=with_trailer)
         self.disk.crash_point("wal.after_write_before_sync")
         if self.options.sync:
             segment.sync()

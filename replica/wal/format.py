@@ -1,7 +1,7 @@
 """The bytes of a segment: an Avro object container file whose blocks we frame ourselves, because it is preallocated.
 
 The header is fastavro's own. A block is one group commit: the number of entries and of bytes as Avro longs, the
-entries, the file's sync marker. The last entry may end in a statement of zero sectors (zeros.py). A large payload is
+entries, the file's sync marker. The last entry may end in a trailer of zero sectors (zeros.py). A large payload is
 never copied into another buffer. The small records beside the segments are sealed with a CRC.
 """
 
@@ -87,8 +87,8 @@ class Header:
     marker: bytes
     schema_text: str
     length_bytes: int
-    states_zeros: bool = False
-    """Whether blocks state their zero sectors; in segments of earlier builds, any block may have some."""
+    has_trailers: bool = False
+    """Whether blocks with zero sectors end in a trailer; in segments of earlier builds, any block may have some."""
     after: OpId | None = None
     """The entry that was written last before this segment; None in segments of earlier builds."""
 
@@ -103,9 +103,8 @@ class EncodedEntry(NamedTuple):
     payload_crc: int
     identity: int
     """The CRC of everything that identifies the entry, except its segment."""
-    has_run: bool
-    """Whether the entry has a long run of zeros, or counts as such: its block must state its zero sectors and its
-    place."""
+    needs_trailer: bool
+    """Whether the block must end in a trailer, because the entry has a long run of zeros or may replace another."""
 
     @property
     def length_bytes(self) -> int:
@@ -236,11 +235,11 @@ def identity_in(segment: int, identity: int) -> int:
 
 
 def encode_entry(tablet_id: str, entry: Entry, *, placed: bool = False) -> EncodedEntry:
-    """Serialise the part that does not depend on the segment. `placed`: its block states its place, whatever its
-    bytes."""
+    """Serialise the part that does not depend on the segment. `placed`: its block must end in a trailer,
+    whatever its bytes."""
     out = io.BytesIO()
-    has_run = placed or zeros.has_run(entry.payload) or zeros.has_run(entry.meta)
-    flags = zeros.FLAG if has_run else 0
+    needs_trailer = placed or zeros.has_run(entry.payload) or zeros.has_run(entry.meta)
+    flags = zeros.FLAG if needs_trailer else 0
     fastavro.schemaless_writer(
         out,
         _HEAD_SCHEMA,
@@ -257,9 +256,9 @@ def encode_entry(tablet_id: str, entry: Entry, *, placed: bool = False) -> Encod
     out.write(encode_long(len(entry.payload)))
     identity = _identity(tablet_id, entry, flags)
     if len(entry.payload) > PAYLOAD_BYTES_JOINED_MAX:
-        return EncodedEntry(out.getvalue(), entry.payload, entry.payload_crc, identity, has_run)
+        return EncodedEntry(out.getvalue(), entry.payload, entry.payload_crc, identity, needs_trailer)
     out.write(entry.payload)
-    return EncodedEntry(out.getvalue(), b"", entry.payload_crc, identity, has_run)
+    return EncodedEntry(out.getvalue(), b"", entry.payload_crc, identity, needs_trailer)
 
 
 def encode_tail(entry: EncodedEntry, segment: int) -> bytes:
@@ -268,19 +267,19 @@ def encode_tail(entry: EncodedEntry, segment: int) -> bytes:
 
 
 def encode_block(
-    header: Header, byte_offset: int, count: int, parts: Sequence[bytes], length_bytes: int, *, stated: bool
+    header: Header, byte_offset: int, count: int, parts: Sequence[bytes], length_bytes: int, *, with_trailer: bool
 ) -> list[bytes]:
     """A block of `count` entries, whose bytes are `parts` joined, for the place `byte_offset`.
 
-    `stated`: an entry has a long run of zeros, so STATEMENT_BYTES of `length_bytes` are not in `parts` yet.
+    `with_trailer`: an entry needs a trailer, so TRAILER_BYTES of `length_bytes` are not in `parts` yet.
     """
     frame = encode_long(count) + encode_long(length_bytes)
-    if not stated:
+    if not with_trailer:
         return [frame, *parts, header.marker]
     parts = [frame, *parts[:-1], parts[-1][:-1]]  # without the length byte of an empty `reserved`
     end = byte_offset + len(frame) + length_bytes + MARKER_BYTES
-    statement = zeros.state(zeros.count_zero_sectors(parts, byte_offset), header.segment, byte_offset, end)
-    return [*parts, encode_long(len(statement)), statement, header.marker]
+    trailer = zeros.encode_trailer(zeros.count_zero_sectors(parts, byte_offset), header.segment, byte_offset, end)
+    return [*parts, encode_long(len(trailer)), trailer, header.marker]
 
 
 class Decoded(NamedTuple):
@@ -289,8 +288,8 @@ class Decoded(NamedTuple):
     entry: Entry
     problem: str
     """What is wrong with the entry; empty if nothing."""
-    has_run: bool
-    statement: bytes
+    needs_trailer: bool
+    trailer: bytes
 
 
 def decode_entry(stream: io.BytesIO, header: Header) -> Decoded:
@@ -306,13 +305,13 @@ def decode_entry(stream: io.BytesIO, header: Header) -> Decoded:
     entry = Entry(
         opid, kind, value["hybrid_time"], value["schema_id"], value["meta"], value["payload"], value["payload_crc"]
     )
-    has_run, problem = value["flags"] == zeros.FLAG, ""
+    needs_trailer, problem = value["flags"] == zeros.FLAG, ""
     if identity_in(header.segment, _identity(header.tablet_id, entry, value["flags"])) != value["identity_crc"]:
         problem = "identity CRC"
     elif not known or value["flags"] not in (0, zeros.FLAG):
         raise LaterFormat("an entry of a newer build", opid=opid, kind=value["kind"], flags=value["flags"])
-    elif len(value["reserved"]) not in (0, zeros.STATEMENT_BYTES):
+    elif len(value["reserved"]) not in (0, zeros.TRAILER_BYTES):
         problem = "reserved bytes"
     elif google_crc32c.value(entry.payload) != entry.payload_crc:
         problem = "payload CRC"
-    return Decoded(entry, problem, has_run, value["reserved"])
+    return Decoded(entry, problem, needs_trailer, value["reserved"])

@@ -206,7 +206,7 @@ class Log:
             on_durable(error_now)
 
     def _encode(self, reservation: Reservation) -> list[EncodedEntry]:
-        """Encode the entries. If they replace others, their block will state its place (`scan.py`)."""
+        """Encode the entries. If they replace others, their block ends in a trailer (`scan.py`)."""
         first, *others = reservation.entries
         head = encode_entry(self._tablet_id, first, placed=reservation.rewrites)
         return [head, *(encode_entry(self._tablet_id, entry) for entry in others)]

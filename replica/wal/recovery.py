@@ -26,7 +26,7 @@ from .index import LogIndex, SeenOpIds
 from .last_block import rewrite_last_block
 from .newest import Newest, need_newest, read_newest, save_newest
 from .scan import Damage, Walk, walk
-from .zeros import STATEMENT_BYTES
+from .zeros import TRAILER_BYTES
 
 _log = logging.getLogger(__name__)
 WITHHELD_NAME = "withheld"
@@ -260,11 +260,11 @@ def _rewrite_end(disk: Disk, path: str, header: Header, damage: Damage) -> None:
         file.close()
     decoded = [decode_entry(io.BytesIO(data), header) for data in damage.kept]
     entries = b"".join(damage.kept)
-    stated = any(one.has_run for one in decoded)
-    if decoded[-1].statement:
-        entries = entries[: -1 - STATEMENT_BYTES] + b"\0"
-    length = len(entries) + (STATEMENT_BYTES if stated else 0)
-    block = encode_block(header, damage.byte_offset, len(decoded), [entries], length, stated=stated)
+    with_trailer = any(one.needs_trailer for one in decoded)
+    if decoded[-1].trailer:
+        entries = entries[: -1 - TRAILER_BYTES] + b"\0"
+    length = len(entries) + (TRAILER_BYTES if with_trailer else 0)
+    block = encode_block(header, damage.byte_offset, len(decoded), [entries], length, with_trailer=with_trailer)
     disk.replace(path, b"".join((before, *block)))
 
 

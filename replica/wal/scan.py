@@ -121,8 +121,8 @@ def whole_blocks(window: Window, header: Header, visit: Visit, seen: SeenOpIds) 
             return
         block = window.get(position, frame.end + MARKER_BYTES)
         entries, problem = _parse(block, frame, header)
-        problem = problem or _misstated(block, position, entries, header)
-        if not problem and not entries[-1][0].statement:
+        problem = problem or _trailer_problem(block, position, entries, header)
+        if not problem and not entries[-1][0].trailer:
             problem = _misplaced(entries, seen)
         if problem or block[frame.end :] != header.marker:
             return
@@ -152,24 +152,24 @@ def _parse(block: bytes, frame: Frame, header: Header) -> tuple[_Parsed, str]:
     return entries, "" if stream.tell() == frame.end else "bytes after the last entry"
 
 
-def _misstated(block: bytes, byte_offset: int, entries: _Parsed, header: Header) -> str:
-    """The reason why the block's statement does not fit its whole entries; empty if it does. A block ends in a
-    statement if, and only if, one of them has a run of zeros."""
-    said = [decoded.statement for decoded, _, _ in entries]
-    if any(said[:-1]):
-        return "a statement of zero sectors is not at the block's end"
-    if not any(decoded.has_run for decoded, _, _ in entries):
-        return "a statement of zero sectors without need" if said[-1] else ""
-    whole = zeros.stated(said[-1], header.segment, byte_offset, byte_offset + len(block))
-    return "" if whole is not None else "the statement of zero sectors is wrong"
+def _trailer_problem(block: bytes, byte_offset: int, entries: _Parsed, header: Header) -> str:
+    """The reason why the block's trailer does not fit its whole entries; empty if it does. A block ends in a
+    trailer if, and only if, one of them needs it (`Decoded.needs_trailer`)."""
+    trailers = [decoded.trailer for decoded, _, _ in entries]
+    if any(trailers[:-1]):
+        return "a trailer of zero sectors is not at the block's end"
+    if not any(decoded.needs_trailer for decoded, _, _ in entries):
+        return "a trailer of zero sectors without need" if trailers[-1] else ""
+    whole = zeros.decode_trailer(trailers[-1], header.segment, byte_offset, byte_offset + len(block))
+    return "" if whole is not None else "the trailer of zero sectors is wrong"
 
 
 def _misplaced(entries: _Parsed, seen: SeenOpIds) -> str:
     """The reason why a block that begins with `entries` belongs elsewhere; empty if it does not.
 
     An OpId is never written twice, with one exception: a leader appends an entry again after another leader's
-    entry had replaced it. Such a block states its place (`Reservation.rewrites`). Without a correct statement, it is an
-    older block.
+    entry had replaced it. Such a block ends in a trailer that names its place (`Reservation.rewrites`).
+    Without a correct trailer, it is an older block.
     """
     first = entries[0][0].entry.opid
     return f"it begins with entry {first}, which an earlier block holds" if first in seen else ""
@@ -182,7 +182,7 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenO
     content = len(rest.rstrip(b"\0"))
     marker_at = rest.find(header.marker)
     unwritten = False
-    if header.states_zeros:
+    if header.has_trailers:
         unwritten, rest = zeros.restore_lone_byte(rest, content, byte_offset, header.segment, header.marker)
     if claim is not None and _frame_is_torn(rest, byte_offset, claim):
         return _judge_torn_frame(rest, byte_offset, claim, marker_at, last, unwritten)
@@ -199,7 +199,7 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenO
     if unwritten or not full_length:
         return Damage(byte_offset, "the last block is torn", fatal=False, kept=kept)
     if not problem:
-        return Damage(byte_offset, "the last block's marker or statement is damaged", fatal=False, kept=kept)
+        return Damage(byte_offset, "the last block's marker or trailer is damaged", fatal=False, kept=kept)
     if claim is None and entries and entries[-1][2] == marker_at:
         return Damage(byte_offset, "the last block's frame is lost", fatal=False, kept=kept)
     before = entries[-1][0].entry.opid if entries else last

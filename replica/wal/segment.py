@@ -41,13 +41,13 @@ class ActiveSegment:
         """Whether it has no block yet."""
         return self.written_bytes == self.header.length_bytes
 
-    def write_block(self, count: int, parts: Sequence[bytes], length_bytes: int, *, stated: bool = False) -> int:
+    def write_block(self, count: int, parts: Sequence[bytes], length_bytes: int, *, with_trailer: bool = False) -> int:
         """Write one block in one call, without a sync; returns where its first entry begins. See `encode_block`.
 
         If the disk is full, the file is cut back, so that no half block stays between two whole ones.
         """
         try:
-            block = encode_block(self.header, self.written_bytes, count, parts, length_bytes, stated=stated)
+            block = encode_block(self.header, self.written_bytes, count, parts, length_bytes, with_trailer=with_trailer)
         except MemoryError as error:  # nothing is written yet
             raise exhausted(error) or error from error
         try:

@@ -1,7 +1,7 @@
 """Tells a block's sectors that are zero because its entries are from those that a power cut lost.
 
 A lost sector has the zeros of the preallocated file. An entry with a long run of zeros is flagged, and a block with
-such an entry ends in a statement of its own zero sectors, in the last entry's `reserved` field. A block without a
+such an entry ends in a trailer of its own zero sectors, in the last entry's `reserved` field. A block without a
 flagged entry has no zero sector.
 """
 
@@ -16,11 +16,11 @@ import google_crc32c
 SECTOR_BYTES = 512
 """Bytes that a disk writes entirely or not at all; larger units are multiples of it and begin where one begins."""
 FLAG = 1
-"""Flag of an entry with a long run of zeros, so that its block ends in a statement. Older builds refuse such an
+"""Flag of an entry with a long run of zeros, so that its block ends in a trailer. Older builds refuse such an
 entry."""
-STATEMENT_BYTES = 17
-END_BYTES = 1 + STATEMENT_BYTES + 16
-"""Bytes from the statement's length to the end of the block's marker."""
+TRAILER_BYTES = 17
+END_BYTES = 1 + TRAILER_BYTES + 16
+"""Bytes from the trailer's length to the end of the block's marker."""
 
 _STRIDE = 96
 _RUN = bytes(_STRIDE)
@@ -32,7 +32,7 @@ _BODY = struct.Struct("<IQ")
 _PLACE = struct.Struct("<QQQ")
 _CRC = struct.Struct("<I")
 _LAST = b"Z"
-"""The last byte of a statement, so that none ends in a zero byte. The last entry of every block without a statement
+"""The last byte of a trailer, so that none ends in a zero byte. The last entry of every block without a trailer
 does."""
 
 
@@ -106,25 +106,25 @@ def count_zero_sectors(parts: Sequence[bytes], byte_offset: int) -> ZeroSectors:
     return ZeroSectors(zeros, lone)
 
 
-def state(found: ZeroSectors, segment: int, start: int, end: int) -> bytes:
-    """The statement of a block that lies at [start, end) of a segment."""
+def encode_trailer(found: ZeroSectors, segment: int, start: int, end: int) -> bytes:
+    """The trailer of a block that lies at [start, end) of a segment."""
     body = _BODY.pack(*found)
     return body + _CRC.pack(google_crc32c.value(_PLACE.pack(segment, start, end) + body)) + _LAST
 
 
-def stated(data: bytes, segment: int, start: int, end: int) -> ZeroSectors | None:
-    """The content of a statement; None if it is damaged, or not of that block."""
-    if len(data) != STATEMENT_BYTES:
+def decode_trailer(data: bytes, segment: int, start: int, end: int) -> ZeroSectors | None:
+    """The content of a trailer; None if it is damaged, or was not written for that block and place."""
+    if len(data) != TRAILER_BYTES:
         return None
     found = ZeroSectors(*_BODY.unpack_from(data))
-    return found if state(found, segment, start, end) == data else None
+    return found if encode_trailer(found, segment, start, end) == data else None
 
 
 def restore_lone_byte(rest: bytes, content: int, byte_offset: int, segment: int, marker: bytes) -> tuple[bool, bytes]:
     """(whether a sector of a damaged block was certainly never written, the block with a lone lost byte restored).
 
     The block is `rest[:content]`, its last byte is the last that is not zero, and it begins at `byte_offset`. One
-    damaged byte never makes it look unwritten: only a sector with a lone byte becomes zero by that. Then the statement
+    damaged byte never makes it look unwritten: only a sector with a lone byte becomes zero by that. Then the trailer
     tells which byte it was, and it is restored.
     """
     last_sector = (byte_offset + content - 1) // SECTOR_BYTES * SECTOR_BYTES - byte_offset
@@ -138,20 +138,20 @@ def restore_lone_byte(rest: bytes, content: int, byte_offset: int, segment: int,
         at -= SECTOR_BYTES
     if rest[max(0, content - len(marker)) : content] != marker:
         return False, rest
-    said = _end_says(rest, content, byte_offset, segment, len(marker))
-    if said is None:
+    recorded = _read_trailer(rest, content, byte_offset, segment, len(marker))
+    if recorded is None:
         return False, rest
     now = count_zero_sectors([rest[:end_bytes_at]], byte_offset)
-    if now.zeros == said.zeros + 1 and now.lone != said.lone:
-        place, byte = divmod(now.lone ^ said.lone, 256)
+    if now.zeros == recorded.zeros + 1 and now.lone != recorded.lone:
+        place, byte = divmod(now.lone ^ recorded.lone, 256)
         return False, rest[:place] + bytes([byte]) + rest[place + 1 :] if place < end_bytes_at else rest
-    return now.zeros > said.zeros, rest
+    return now.zeros > recorded.zeros, rest
 
 
-def _end_says(rest: bytes, content: int, byte_offset: int, segment: int, marker_bytes: int) -> ZeroSectors | None:
+def _read_trailer(rest: bytes, content: int, byte_offset: int, segment: int, marker_bytes: int) -> ZeroSectors | None:
     end = content - marker_bytes
-    said = rest[max(0, end - STATEMENT_BYTES) : end]
-    if any(said[-1:]):
-        return stated(said, segment, byte_offset, byte_offset + content)
-    # Either the block has no statement, or the last byte of its statement was damaged.
-    return stated(said[:-1] + _LAST, segment, byte_offset, byte_offset + content) or NO_ZEROS
+    trailer = rest[max(0, end - TRAILER_BYTES) : end]
+    if any(trailer[-1:]):
+        return decode_trailer(trailer, segment, byte_offset, byte_offset + content)
+    # Either the block has no trailer, or the last byte of its trailer was damaged.
+    return decode_trailer(trailer[:-1] + _LAST, segment, byte_offset, byte_offset + content) or NO_ZEROS

@@ -238,7 +238,7 @@ def _blocks(name: str, data: bytes) -> bytes:
 def test_wal_blocks_are_still_written_as_in_version_1() -> None:
     """Goal: older builds read what this one writes, but for entries with long runs of zeros, which are flagged so that
     they refuse them. Method: the blocks of a new segment equal the golden ones, and the golden flagged one but for its
-    statement, which names the place."""
+    trailer, which names the place."""
     golden, flagged, latest = (_blocks(name, (GOLDEN / name).read_bytes()) for name in (SEGMENT, FLAGGED, FOLLOWS))
     fresh = _blocks("fresh", _write_segment())
     assert fresh == latest and fresh[:-33] == flagged[:-33] and len(fresh) == len(flagged)
@@ -248,8 +248,8 @@ def test_wal_blocks_are_still_written_as_in_version_1() -> None:
 
 
 @pytest.mark.parametrize("name", [FLAGGED, FOLLOWS])
-def test_wal_segment_with_a_statement_of_zero_sectors_opens(name: str) -> None:
-    """Goal: flagged entries and statements replay for ever. Method: open the golden file; fastavro alone reads it."""
+def test_wal_segment_with_a_trailer_of_zero_sectors_opens(name: str) -> None:
+    """Goal: flagged entries and trailers replay for ever. Method: open the golden file; fastavro alone reads it."""
     disk = SimDisk()
     disk.mkdir(FOLDER)
     disk.poke(f"{FOLDER}/wal-000000001", (GOLDEN / name).read_bytes())

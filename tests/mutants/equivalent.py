@@ -709,10 +709,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         file="replica/wal/zeros.py",
-        function="_end_says",
-        before="said = rest[max(0, end - STATEMENT_BYTES) : end]",
-        after="said = rest[max(1, end - STATEMENT_BYTES) : end]",
-        reason="Only of what begins with a statement, which no block does.",
+        function="_read_trailer",
+        before="trailer = rest[max(0, end - TRAILER_BYTES) : end]",
+        after="trailer = rest[max(1, end - TRAILER_BYTES) : end]",
+        reason="Only of what begins with a trailer, which no block does.",
     ),
     Equivalent(
         file="replica/wal/appender.py",

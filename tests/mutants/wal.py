@@ -661,7 +661,7 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_append.py::test_block_of_which_one_entry_has_a_long_run_of_zeros_is_read_back",
         file="replica/wal/appender.py",
         function="Appender.write",
-        before="stated = any(encoded.has_run for slot in slots for encoded in slot.encoded)",
-        after="stated = all(encoded.has_run for slot in slots for encoded in slot.encoded)",
+        before="with_trailer = any(encoded.needs_trailer for slot in slots for encoded in slot.encoded)",
+        after="with_trailer = all(encoded.needs_trailer for slot in slots for encoded in slot.encoded)",
     ),
 )

@@ -131,13 +131,13 @@ MUTANTS = (
         after="if False:",
     ),
     Mutant(
-        name="start writes no statement",
+        name="start writes no trailer",
         rows="CN-22",
         test="tests/unit/wal/test_wal_tears.py::test_what_a_start_keeps_of_a_torn_block_is_as_safe_as_before",
         file="replica/wal/recovery.py",
         function="_rewrite_end",
-        before="stated = any(one.has_run for one in decoded)",
-        after="stated = False",
+        before="with_trailer = any(one.needs_trailer for one in decoded)",
+        after="with_trailer = False",
     ),
     Mutant(
         name="of two lost ends the later is kept whole",
@@ -179,8 +179,8 @@ MUTANTS = (
         ),
         file="replica/wal/scan.py",
         function="whole_blocks",
-        before="if not problem and not entries[-1][0].statement:",
-        after="if problem and not entries[-1][0].statement:",
+        before="if not problem and not entries[-1][0].trailer:",
+        after="if problem and not entries[-1][0].trailer:",
     ),
     Mutant(
         name="what a frame does not count is skipped",
@@ -208,7 +208,7 @@ MUTANTS = (
         ),
         file="replica/wal/scan.py",
         function="judge",
-        before="if header.states_zeros:",
+        before="if header.has_trailers:",
         after="if header.marker:",
     ),
     Mutant(
@@ -330,31 +330,31 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_tears.py::test_lone_byte_that_was_lost_is_put_back",
         file="replica/wal/zeros.py",
         function="restore_lone_byte",
-        before="if now.zeros == said.zeros + 1 and now.lone != said.lone:",
-        after="if now.zeros == said.zeros + 1 < 0:",
+        before="if now.zeros == recorded.zeros + 1 and now.lone != recorded.lone:",
+        after="if now.zeros == recorded.zeros + 1 < 0:",
     ),
     Mutant(
-        name="zero sectors are not stated",
+        name="trailer is not read",
         rows="CN-22",
         test=(
             "tests/unit/wal/test_wal_tears.py::"
             "test_any_byte_of_the_last_commit_may_be_damaged_and_nothing_of_it_is_lost_without_a_word"
         ),
         file="replica/wal/zeros.py",
-        function="_end_says",
-        before="return stated(said, segment, byte_offset, byte_offset + content)",
+        function="_read_trailer",
+        before="return decode_trailer(trailer, segment, byte_offset, byte_offset + content)",
         after="return NO_ZEROS",
     ),
     Mutant(
-        name="statement that lost its last byte is none",
+        name="trailer that lost its last byte is none",
         rows="IN-20,CN-22",
         test=(
             "tests/unit/wal/test_wal_misplaced.py::"
             "test_damaged_byte_at_the_end_of_the_last_block_drops_no_entry_in_silence"
         ),
         file="replica/wal/zeros.py",
-        function="_end_says",
-        before="return stated(said[:-1] + _LAST, segment, byte_offset, byte_offset + content) or NO_ZEROS",
+        function="_read_trailer",
+        before="return decode_trailer(trailer[:-1] + _LAST, segment, byte_offset, byte_offset + content) or NO_ZEROS",
         after="return NO_ZEROS",
     ),
     Mutant(

@@ -35,7 +35,7 @@ from nyala.replica.wal.format import (
     seal,
     unseal,
 )
-from nyala.replica.wal.zeros import STATEMENT_BYTES, ZeroSectors, count_zero_sectors, stated
+from nyala.replica.wal.zeros import TRAILER_BYTES, ZeroSectors, count_zero_sectors, decode_trailer
 from tests.harness.wal_entries import TABLET, entry
 
 MARKER = bytes(range(1, 17))
@@ -180,7 +180,7 @@ def test_entry_reads_back_and_a_large_payload_is_a_part_of_its_own(size: int) ->
 
 
 @pytest.mark.parametrize(
-    ("one", "placed", "has_run"),
+    ("one", "placed", "needs_trailer"),
     [
         (entry(9), False, False),
         (entry(9), True, True),
@@ -189,10 +189,10 @@ def test_entry_reads_back_and_a_large_payload_is_a_part_of_its_own(size: int) ->
     ],
     ids=["plain", "placed", "zeros in the payload", "zeros in the metadata"],
 )
-def test_entry_that_needs_a_statement_says_so(one: Entry, placed: bool, has_run: bool) -> None:
-    """Goal: a reader knows which blocks state their zero sectors. Method: entries with and without a long run."""
-    assert encode_entry(TABLET, one, placed=placed).has_run == has_run
-    assert decode_entry(io.BytesIO(_bytes(one, placed=placed)), HEADER) == (one, "", has_run, b"")
+def test_entry_that_needs_a_trailer_says_so(one: Entry, placed: bool, needs_trailer: bool) -> None:
+    """Goal: a reader knows which blocks end in a trailer. Method: entries with and without a long run."""
+    assert encode_entry(TABLET, one, placed=placed).needs_trailer == needs_trailer
+    assert decode_entry(io.BytesIO(_bytes(one, placed=placed)), HEADER) == (one, "", needs_trailer, b"")
 
 
 def _raw(one: Entry, *, reserved: bytes = b"", flags: int = 0, kind: int | None = None, damaged: str = "") -> bytes:
@@ -218,7 +218,7 @@ def _raw(one: Entry, *, reserved: bytes = b"", flags: int = 0, kind: int | None 
 
 def test_what_is_wrong_with_an_entry_is_told() -> None:
     """CN-22. Goal: the check of an entry tells which part is damaged, because that decides whether the entry's OpId can
-    be believed. Method: its identity, its payload, a statement of a wrong length, each alone and together; an entry of
+    be believed. Method: its identity, its payload, a trailer of a wrong length, each alone and together; an entry of
     another segment and tablet."""
     one = entry(9)
     whole = decode_entry(io.BytesIO(_raw(one)), HEADER)
@@ -227,12 +227,12 @@ def test_what_is_wrong_with_an_entry_is_told() -> None:
         (b"", "identity CRC", "identity CRC"),
         (b"", "payload CRC", "payload CRC"),
         (b"r", "", "reserved bytes"),
-        (b"r" * STATEMENT_BYTES, "", ""),
+        (b"r" * TRAILER_BYTES, "", ""),
         (b"r", "identity CRC", "identity CRC"),
         (b"r", "payload CRC", "reserved bytes"),
     ):
         found = decode_entry(io.BytesIO(_raw(one, reserved=reserved, damaged=damaged)), HEADER)
-        assert (found.problem, found.statement) == (problem, reserved)
+        assert (found.problem, found.trailer) == (problem, reserved)
     assert decode_entry(io.BytesIO(_bytes(one, segment=8)), HEADER).problem == "identity CRC"
     other = encode_entry("t2", one)
     assert decode_entry(io.BytesIO(other.head + encode_tail(other, 7)), HEADER).problem == "identity CRC"
@@ -249,30 +249,30 @@ def test_entry_of_a_newer_build_is_not_taken_for_damage() -> None:
 
 
 def test_block_is_its_frame_its_entries_and_the_marker() -> None:
-    """Goal: a block is what any Avro tool reads. Method: two entries, as one part and as three, without a statement."""
+    """Goal: a block is what any Avro tool reads. Method: two entries, as one part and as three, without a trailer."""
     first, second = _bytes(entry(5)), _bytes(entry(6))
     length = len(first + second)
-    block = encode_block(HEADER, 100, 2, [first, second], length, stated=False)
+    block = encode_block(HEADER, 100, 2, [first, second], length, with_trailer=False)
     assert b"".join(block) == encode_long(2) + encode_long(length) + first + second + MARKER
     rows = list(fastavro.reader(io.BytesIO(BYTES + b"".join(block))))
     assert [row["index"] for row in rows if isinstance(row, dict)] == [5, 6]
 
 
 @pytest.mark.parametrize("cuts", [[], [10], [10, 40, 41]])
-def test_block_with_zeros_ends_in_a_statement_of_them(cuts: list[int]) -> None:
-    """CN-22. Goal: a block with zero sectors ends in a statement of them and of its place. Method: an entry of zeros in
-    one, two and four parts, at a place where three sectors of it are zeros; the statement stands in for the entry's
+def test_block_with_zeros_ends_in_a_trailer_of_them(cuts: list[int]) -> None:
+    """CN-22. Goal: a block with zero sectors ends in a trailer of them and of its place. Method: an entry of zeros in
+    one, two and four parts, at a place where three sectors of it are zeros; the trailer stands in for the entry's
     empty last field."""
     one = _bytes(entry(5, bytes(2100)))
     bounds = [0, *cuts, len(one)]
     parts = [one[start:end] for start, end in itertools.pairwise(bounds)]
-    length = len(one) + STATEMENT_BYTES
-    block = b"".join(encode_block(HEADER, 600, 1, parts, length, stated=True))
+    length = len(one) + TRAILER_BYTES
+    block = b"".join(encode_block(HEADER, 600, 1, parts, length, with_trailer=True))
     frame = encode_long(1) + encode_long(length)
     end_at = len(frame) + len(one) - 1
     assert block[:end_at] == frame + one[:-1] and block[-MARKER_BYTES:] == MARKER
     assert len(block) == len(frame) + length + MARKER_BYTES
     found = decode_entry(io.BytesIO(block[len(frame) :]), HEADER)
-    assert (found.entry, found.problem, found.has_run) == (entry(5, bytes(2100)), "", True)
-    assert stated(found.statement, 7, 600, 600 + len(block)) == count_zero_sectors([block[:end_at]], 600)
+    assert (found.entry, found.problem, found.needs_trailer) == (entry(5, bytes(2100)), "", True)
+    assert decode_trailer(found.trailer, 7, 600, 600 + len(block)) == count_zero_sectors([block[:end_at]], 600)
     assert count_zero_sectors([block[:end_at]], 600) == ZeroSectors(3, 0)

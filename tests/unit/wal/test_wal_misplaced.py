@@ -263,7 +263,7 @@ def test_read_of_a_log_in_use_tells_an_entry_of_another_term_at_its_index() -> N
 @pytest.mark.parametrize("shape", ["zeros", "zeros brought back"])
 def test_damaged_byte_at_the_end_of_the_last_block_drops_no_entry_in_silence(shape: str) -> None:
     """IN-20, CN-22. Goal: what was acknowledged in a block that states its zero sectors is there, or the vote is
-    withheld. Method: each of the last bytes, those of the statement and the marker, becomes zero, or another byte."""
+    withheld. Method: each of the last bytes, those of the trailer and the marker, becomes zero, or another byte."""
     path, data, held, bounds = laid_out(SHAPES[shape], close=False)
     for at in range(bounds[-1] - 40, bounds[-1]):
         for byte in (0, data[at] ^ 0x80):

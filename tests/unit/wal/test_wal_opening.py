@@ -174,8 +174,8 @@ def test_segment_begun_behind_a_lost_replacement_is_removed() -> None:
 @pytest.mark.parametrize("zeros_at", [2, 3, 4])
 @pytest.mark.parametrize("hurt", ["marker", "last entry"])
 def test_repaired_block_states_its_zeros_again(hurt: str, zeros_at: int) -> None:
-    """CN-22. Goal: a repaired block has a new statement of its zero sectors, so the next start accepts it. Method: a
-    block of three entries, of which one has a run of zeros and the last carries the statement of it; its marker is
+    """CN-22. Goal: a repaired block has a new trailer of its zero sectors, so the next start accepts it. Method: a
+    block of three entries, of which one has a run of zeros and the last carries the trailer of it; its marker is
     damaged, or its last entry."""
     group = [entry(index, bytes(700) + b"x" if index == zeros_at else None, meta=b"m%d" % index) for index in (2, 3, 4)]
     disk = SimDisk()

@@ -35,7 +35,7 @@ from nyala.replica.wal.scan import (
     judge,
     read_frame,
 )
-from nyala.replica.wal.zeros import SECTOR_BYTES, STATEMENT_BYTES
+from nyala.replica.wal.zeros import SECTOR_BYTES, TRAILER_BYTES
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
@@ -118,28 +118,28 @@ def test_last_block_whose_entry_and_marker_are_damaged_may_have_been_acknowledge
     assert _opened(disk) == (entries(1, 3), OpId(1, 4))
 
 
-def _encoded(group: list[Entry], *, stated: bool) -> tuple[list[bytes], int]:
+def _encoded(group: list[Entry], *, with_trailer: bool) -> tuple[list[bytes], int]:
     slot = Reservation(group)
     slot.encoded = [encode_entry(TABLET, one) for one in group]
     parts, lengths = _gather([slot], 1)
-    return parts, sum(lengths) + STATEMENT_BYTES * stated
+    return parts, sum(lengths) + TRAILER_BYTES * with_trailer
 
 
 @pytest.mark.parametrize("where", ["at the end", "before the end"])
-def test_statement_that_no_entry_asks_for_is_no_statement(where: str) -> None:
+def test_trailer_that_no_entry_asks_for_is_no_trailer(where: str) -> None:
     """CN-22. Goal: a block is what this code writes, or damaged. Method: two entries without a run of zeros, one of
-    which carries a statement of them, every checksum right."""
+    which carries a trailer of them, every checksum right."""
     disk, path = _closed((1, 1))
     data = disk.read(path)
     header = decode_header(data[:HEADER_BYTES_MAX], "wal-000000001")
     if where == "at the end":
-        parts, length = _encoded(entries(2, 3), stated=True)
-        block = encode_block(header, len(data), 2, parts, length, stated=True)
+        parts, length = _encoded(entries(2, 3), with_trailer=True)
+        block = encode_block(header, len(data), 2, parts, length, with_trailer=True)
     else:
-        parts, length = _encoded([entry(2)], stated=True)
-        _, *first, _ = encode_block(header, len(data), 1, parts, length, stated=True)
-        last, more = _encoded([entry(3)], stated=False)
-        block = encode_block(header, len(data), 2, [*first, *last], length + more, stated=False)
+        parts, length = _encoded([entry(2)], with_trailer=True)
+        _, *first, _ = encode_block(header, len(data), 1, parts, length, with_trailer=True)
+        last, more = _encoded([entry(3)], with_trailer=False)
+        block = encode_block(header, len(data), 2, [*first, *last], length + more, with_trailer=False)
     disk.poke(path, data + b"".join(block))
     kinds = [item["kind"] for item in dump_segment(disk, path)]
     assert kinds == ["header", "entry", "damage"]
@@ -348,22 +348,22 @@ def test_block_whose_frame_is_torn_is_judged_by_its_end() -> None:
     begins two bytes before a sector's bound; its end lost, there, at a place that the size cannot mean, and with more
     behind it."""
 
-    def judged(*, stated: bool, end: bytes) -> Damage:
+    def judged(*, with_trailer: bool, end: bytes) -> Damage:
         frame = encode_long(2) + encode_long(2000)
         block = (frame + b"\x07" * 1999 + b"\0" + end)[2 + SECTOR_BYTES :]
         rest = frame[:2] + bytes(SECTOR_BYTES) + block
-        header = replace(HEADER, states_zeros=stated)
+        header = replace(HEADER, has_trailers=with_trailer)
         return judge(rest, 5 * SECTOR_BYTES - 2, header, OpId(3, 9), SeenOpIds())
 
     marker = HEADER.marker
-    for stated in (True, False):
-        lost = judged(stated=stated, end=bytes(16))
+    for with_trailer in (True, False):
+        lost = judged(with_trailer=with_trailer, end=bytes(16))
         assert (lost.fatal, lost.withheld, lost.kept) == (False, None, ())
         for end in (b"\x07" * 300 + marker, marker + b"\x07"):
-            assert judged(stated=stated, end=end).fatal
-    unwritten = judged(stated=True, end=marker)
+            assert judged(with_trailer=with_trailer, end=end).fatal
+    unwritten = judged(with_trailer=True, end=marker)
     assert (unwritten.fatal, unwritten.withheld, unwritten.kept) == (False, None, ())
-    ended = judged(stated=False, end=marker)
+    ended = judged(with_trailer=False, end=marker)
     assert (ended.fatal, ended.withheld, ended.kept) == (False, OpId(3, 11), ())
 
 

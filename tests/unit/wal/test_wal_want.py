@@ -173,7 +173,7 @@ def test_append_without_memory_to_gather_it_is_refused_and_the_log_goes_on(
     call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """IN-30. Goal: nothing is written then, so nothing is broken. Method: MemoryError as the entries
-    of a block are gathered, or as its statement is made; the first checksum is the caller's, who serialises."""
+    of a block are gathered, or as its trailer is made; the first checksum is the caller's, who serialises."""
     disk = SimDisk()
     log, _ = open_log(disk)
     append_now(log, [entry(1)])

@@ -1,4 +1,4 @@
-"""Zero sectors: which a block has, what it states of them, and what a lost one or a damaged byte looks like."""
+"""Zero sectors: which a block has, what its trailer says of them, and what a lost one or a damaged byte looks like."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from nyala.replica.wal.zeros import (
     END_BYTES,
     SECTOR_BYTES,
-    STATEMENT_BYTES,
+    TRAILER_BYTES,
     ZeroSectors,
     count_zero_sectors,
+    decode_trailer,
+    encode_trailer,
     has_run,
     restore_lone_byte,
-    state,
-    stated,
 )
 
 SEGMENT = 7
@@ -52,7 +52,7 @@ def test_count_of_zero_sectors_is_the_same_however_the_bytes_are_parted() -> Non
 
 
 def test_sector_of_less_than_two_bytes_is_never_overlooked() -> None:
-    """Goal: a block without a statement has no zero sector. Method: such sectors at every place of a payload."""
+    """Goal: a block without a trailer has no zero sector. Method: such sectors at every place of a payload."""
     for size in (700, 5000, 20_000):
         for at in range(0, size - 600, 7):
             payload = bytearray(b"\x03" * size)
@@ -91,12 +91,12 @@ def test_long_run_of_zeros_is_found_wherever_it_is(data: bytes, found: bool) -> 
 
 
 def _block(body: bytes, byte_offset: int, *, says: bool = True) -> bytes:
-    """A block that begins at `byte_offset`: frame and entries up to the last one's end, a statement or none, marker."""
+    """A block that begins at `byte_offset`: frame and entries up to the last one's end, a trailer or none, marker."""
     if not says:
         return body + b"\0" + MARKER
     end = byte_offset + len(body) + END_BYTES
-    statement = state(count_zero_sectors([body], byte_offset), SEGMENT, byte_offset, end)
-    return body + bytes([2 * STATEMENT_BYTES]) + statement + MARKER
+    trailer = encode_trailer(count_zero_sectors([body], byte_offset), SEGMENT, byte_offset, end)
+    return body + bytes([2 * TRAILER_BYTES]) + trailer + MARKER
 
 
 def _looked(data: bytes, byte_offset: int) -> tuple[bool, bytes]:
@@ -139,9 +139,9 @@ def test_lost_sector_of_a_block_is_told_from_its_own_zeros(name: str, before: in
             assert (unwritten, rest) == (seen, hurt + bytes(600)), at
 
 
-def test_zeros_right_before_a_statement_are_the_blocks_own() -> None:
-    """CN-22. Goal: only what the statement does not count is looked at without it. Method: a block whose last sector
-    before its statement is zeros."""
+def test_zeros_right_before_a_trailer_are_the_blocks_own() -> None:
+    """CN-22. Goal: only what the trailer does not count is looked at without it. Method: a block whose last sector
+    before its trailer is zeros."""
     data = _block(_full(SECTOR_BYTES) + bytes(SECTOR_BYTES), 0)
     assert _looked(data, 0) == (False, data + bytes(600))
 
@@ -159,7 +159,7 @@ def test_damaged_byte_of_a_short_block_is_not_taken_for_a_lost_sector() -> None:
 @pytest.mark.parametrize("says", [False, True])
 @pytest.mark.parametrize("before", [1, 2, 20, 511])
 def test_lost_sector_of_a_block_is_told_wherever_its_end_lies(before: int, says: bool) -> None:
-    """CN-22. Goal: a lost sector is recognised even if statement and marker are in two sectors. Method: blocks without
+    """CN-22. Goal: a lost sector is recognised even if trailer and marker are in two sectors. Method: blocks without
     a zero that end so many bytes behind a sector's bound, with up to two whole sectors; each sector lost in turn: the
     last one may be a damaged end too, and a single byte at the start may be a damaged byte."""
     byte_offset = 4 * SECTOR_BYTES - before
@@ -222,14 +222,14 @@ def test_damaged_byte_never_makes_a_block_look_unwritten(name: str, before: int)
             assert _looked(hurt, byte_offset) == (False, expected + bytes(600)), (at, byte)
 
 
-def test_statement_counts_only_for_its_own_block() -> None:
-    """CN-22. Goal: a statement is accepted only for the block and place that it was written for. Method: one read back
+def test_trailer_counts_only_for_its_own_block() -> None:
+    """CN-22. Goal: a trailer is accepted only for the block and place that it was written for. Method: one read back
     at its place, at another, of another length, of another segment, and with each of its bytes damaged."""
     found = ZeroSectors(3, 0x12345)
-    data = state(found, SEGMENT, 100, 900)
-    assert len(data) == STATEMENT_BYTES and data[-1]
-    assert stated(data, SEGMENT, 100, 900) == found
-    assert [stated(data, *place) for place in ((8, 100, 900), (7, 101, 900), (7, 100, 901))] == [None] * 3
-    assert stated(data[:-1], SEGMENT, 100, 900) is None and stated(b"", SEGMENT, 100, 900) is None
+    data = encode_trailer(found, SEGMENT, 100, 900)
+    assert len(data) == TRAILER_BYTES and data[-1]
+    assert decode_trailer(data, SEGMENT, 100, 900) == found
+    assert [decode_trailer(data, *place) for place in ((8, 100, 900), (7, 101, 900), (7, 100, 901))] == [None] * 3
+    assert decode_trailer(data[:-1], SEGMENT, 100, 900) is None and decode_trailer(b"", SEGMENT, 100, 900) is None
     for at in range(len(data)):
-        assert stated(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], SEGMENT, 100, 900) is None
+        assert decode_trailer(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], SEGMENT, 100, 900) is None
