@@ -23,7 +23,7 @@ AWAY = {
     "LOST": "D-20: a voter that can never catch up stays until its replacement votes; it is copied to",
     "STANDBY": "D-21: a non-voter that nobody marked was put there by an operator, and stays",
     "LEADS": "D-22: the table says to whom a marked leader hands over, and who is not marked stays until then",
-    "SILENCE": "D-23: there is no maintenance mode; a server may be silent for the re-replication delay",
+    "SILENCE": "D-23: the table knows no maintenance; a server may be silent for the re-replication delay",
 }
 
 SHOULD_ADD = """
