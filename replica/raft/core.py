@@ -251,7 +251,7 @@ class RaftCore:
             election.on_timeout_now(s, msg)
 
     def campaign(self) -> None:
-        """Start an election (with pre-vote) now instead of at the timeout: the hinted leader of a new group. X-19.
+        """Start an election (with pre-vote) now, not at the timeout; for the hinted leader of a new group. X-19.
 
         It does nothing on a leader, on a replica that may not campaign, or while this voter withholds votes: after a
         restart, or because it heard a leader, which may hold a lease.

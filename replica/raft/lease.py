@@ -8,8 +8,8 @@ others), and each counts for its own group, however many are in one RPC.
 
 Time is an input: `now`, the driver's monotonic clock in ticks. The core stamps a round with the latest `now` that it
 got, which is at or before the sending. It judges a read by the `now` that comes with the read. So a pause in between
-can only make the lease look older than it is, never younger. Counting `tick()` would not do, because a stopped process
-counts no ticks.
+can only make the lease look older than it is, never younger. Counting `tick()` would not be enough, because a stopped
+process counts no ticks.
 """
 
 from __future__ import annotations

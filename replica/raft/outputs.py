@@ -55,7 +55,7 @@ class Outputs:
         return [start for _, start in self.truncations] + [entry.opid.index for entry in self.unstable[:1]]
 
     def advance(self, number: int) -> None:
-        """That `Ready` and all before it are durable."""
+        """Note that this `Ready` and all before it are durable."""
         check(number == self.advanced + 1, "Ready objects are advanced in order", ready=number, after=self.advanced)
         self.advanced = number
         self.truncations = [t for t in self.truncations if t[0] > number]

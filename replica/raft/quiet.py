@@ -5,7 +5,7 @@ once it has been idle for `quiet_after_ticks`. A follower that agrees says so in
 When all have agreed in one period of asking, the leader stops its heartbeats. It does not wait for a member that is
 cut off (the driver reports that, if the servers do not hear each other), as long as the others are a majority.
 
-Going quiet changes no term, vote or log. It is safe because no vote comes earlier by it. A quiet voter does not
+Going quiet changes no term, vote or log. It is safe because it makes no vote earlier. A quiet voter does not
 count ticks since it heard a leader, so it votes later than it would have, never earlier. A quiet leader drops its
 lease. It is live because a replica is quiet only while something would wake it:
 

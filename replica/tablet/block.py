@@ -5,7 +5,7 @@ dead when the block was written. `data/<tablet>-<number>.idx`, the sidecar, hold
 
 - the rotated key hashes of the rows that were live, sorted, with their positions, and a Bloom filter with one 64-bit
   word per probe;
-- for each older block the rows that the flush which wrote this one superseded there: (positions, times).
+- for each older block its rows that were superseded by the flush of this block: (positions, times).
 
 So opening a tablet finds the superseded rows without a key look-up, and a deletion needs no row.
 """

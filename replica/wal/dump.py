@@ -20,7 +20,7 @@ def dump_segment(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
 
     Keys: `kind` is header, entry, damage, newer or tail; all have their `byte_offset`. An entry has `opid`,
     `entry_kind`, `hybrid_time`, `schema_id`, `meta_bytes`, `meta_crc`, `payload_bytes`, `payload_crc`, `length_bytes`
-    (CRC-32C). A damage has `what`, whether it is `torn` (a start would cut it), how many entries of its block are
+    (CRC-32C). A damage has `what`, whether it is `torn` (opening would cut it), how many entries of its block are
     whole, and the `withheld` OpId. The tail counts the zero bytes of the preallocated rest. Raises FileNotFoundError if
     there is no such file.
     """

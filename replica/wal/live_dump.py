@@ -27,7 +27,7 @@ def dump_log(disk: Disk, folder: str, pause: Pause) -> Iterator[tuple[str, Item]
 
     Takes no lock. If a segment was removed after the listing, it is one item of kind `collected`. A segment that looks
     damaged is read again until two readings agree, because the end of a log in use may be seen half written. The last
-    item, of kind `log` or `damage`, says what a start would find in all segments together. Yields nothing if there is
+    item, of kind `log` or `damage`, says what opening would find in all segments together. Yields nothing if there is
     no segment.
     """
     names = _segments(disk, folder)
@@ -72,7 +72,7 @@ def _is_damage(item: Item) -> bool:
 
 
 def _judge(disk: Disk, folder: str, tablet_id: str, pause: Pause) -> Item:
-    """The defect that a start would find in all segments together: a gap, or damage before later entries."""
+    """The defect that opening would find in all segments together: a gap, or damage before later entries."""
     before: Item | None = None
     for _ in range(READS_MAX):
         try:

@@ -1,4 +1,4 @@
-"""Finds what a start would find in a log's folder, without a change."""
+"""Reports what opening would find in a log's folder. Changes no file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .recovery import joined_marks, read_all, standing_mark
 
 @dataclass(frozen=True, kw_only=True)
 class LogReport:
-    """A log as it is on disk. Whole blocks only: entries that a start would save from a broken last block do not
+    """A log as it is on disk. Whole blocks only: entries that opening would save from a broken last block do not
     count."""
 
     segments: tuple[SegmentInfo, ...]
@@ -22,7 +22,7 @@ class LogReport:
     """An entry at the end that may have been acknowledged and is damaged or missing; with one the replica would not
     vote."""
     torn: str = ""
-    """A text that says what a start would cut from the end, and where; empty if nothing."""
+    """A text that says what opening would cut from the end, and where; empty if nothing."""
 
     @property
     def first_index(self) -> int:

@@ -49,7 +49,7 @@ def save_newest(disk: Disk, folder: str, newest: Newest) -> None:
 def read_newest(disk: Disk, folder: str) -> Newest:
     """The record; zeros if there is none, or one of a later build (then opening writes it).
 
-    Raises Corruption if it does not read back: it is replaced in one step, so no crash leaves half of one.
+    Raises Corruption if it is damaged: it is replaced in one step, so no crash leaves half of one.
     """
     path = f"{folder}/{NEWEST_NAME}"
     try:

@@ -1,8 +1,8 @@
-"""Tells a block's sectors that are zero because its entries are from those that a power cut lost.
+"""Distinguishes sectors of a block that are zero because its entries contain zeros from sectors that a power cut lost.
 
-A lost sector has the zeros of the preallocated file. An entry with a long run of zeros is flagged, and a block with
-such an entry ends in a trailer of its own zero sectors, in the last entry's `reserved` field. A block without a
-flagged entry has no zero sector.
+A lost sector has the zeros of the preallocated file. An entry with a long run of zeros is flagged. A block with such
+an entry ends in a trailer, which counts the block's own zero sectors. It is in the `reserved` field of the last entry.
+A block without a flagged entry has no zero sector.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import google_crc32c
 
 SECTOR_BYTES = 512
-"""Bytes that a disk writes entirely or not at all; larger units are multiples of it and begin where one begins."""
+"""Bytes that a disk writes entirely or not at all; larger units are multiples of it, and aligned to it."""
 FLAG = 1
 """Flag of an entry with a long run of zeros, so that its block ends in a trailer. Older builds refuse such an
 entry."""
@@ -123,9 +123,9 @@ def decode_trailer(data: bytes, segment: int, start: int, end: int) -> ZeroSecto
 def restore_lone_byte(rest: bytes, content: int, byte_offset: int, segment: int, marker: bytes) -> tuple[bool, bytes]:
     """(whether a sector of a damaged block was certainly never written, the block with a lone lost byte restored).
 
-    The block is `rest[:content]`, its last byte is the last that is not zero, and it begins at `byte_offset`. One
-    damaged byte never makes it look unwritten: only a sector with a lone byte becomes zero by that. Then the trailer
-    tells which byte it was, and it is restored.
+    The block is `rest[:content]`, its last byte is the last that is not zero, and it begins at `byte_offset`. A
+    damaged byte alone never makes the block look unwritten: it makes a sector zero only if the sector had no other
+    byte. Then the trailer tells which byte that was, and it is restored.
     """
     last_sector = (byte_offset + content - 1) // SECTOR_BYTES * SECTOR_BYTES - byte_offset
     if not marker.endswith(rest[max(0, last_sector) : content][-len(marker) :]):
