@@ -72,7 +72,7 @@ class WriteBatcher:
     def __len__(self) -> int:
         return len(self._writes)
 
-    def holds_back(self, write: Write) -> bool:
+    def hold_back(self, write: Write) -> bool:
         """Let `write` wait if it is small, there is something to wait for, and there is room. True: it waits.
 
         False: the caller proposes it at once, after the writes that wait already.

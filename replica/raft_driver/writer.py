@@ -53,7 +53,7 @@ class Writer:
             self.environment.own_thread(lambda: done(refusal))
             return
         write = Write(kind, schema_id, meta, payload, payload_crc, size, done)
-        if not self._batcher.holds_back(write):
+        if not self._batcher.hold_back(write):
             self._propose([*self._batcher.take(), write])
 
     def batch_left(self) -> None:

@@ -24,7 +24,7 @@ def ended(batcher: WriteBatcher, writers: int, *, index: int = 1, took_us: int =
         batcher.proposed(index + n, 0)
     batcher.leave()
     for _ in range(waiting):
-        assert batcher.holds_back(small())
+        assert batcher.hold_back(small())
     assert batcher.applied(index + writers - 1)
 
 
@@ -105,12 +105,12 @@ def test_wait_for_more_ends_with_the_last_writer_that_is_expected_or_with_its_ti
     ended(batcher, 2, waiting=1)
     first = batcher.end(4_000)
     assert first is not None
-    assert batcher.holds_back(small()) and not batcher.holds_back(small()) and len(batcher) == 2
+    assert batcher.hold_back(small()) and not batcher.hold_back(small()) and len(batcher) == 2
     assert len(batcher.take()) == 2 and not batcher.waited(first.number)
 
     ended(batcher, 3)
     second = batcher.end(4_000)
-    assert second is not None and batcher.holds_back(small())
+    assert second is not None and batcher.hold_back(small())
     assert not batcher.waited(first.number), "the time of a wait that was over before"
     assert batcher.waited(second.number) and len(batcher.take()) == 1
 
@@ -120,7 +120,7 @@ def test_single_writer_is_never_held_back() -> None:
     expected, and the next write is not taken."""
     batcher = WriteBatcher()
     for index in range(1, 6):
-        assert not batcher.holds_back(small())
+        assert not batcher.hold_back(small())
         ended(batcher, 1, index=index)
         assert batcher.end(4_000) is None and not batcher.take()
 
@@ -157,7 +157,7 @@ def test_batches_stop_waiting_where_nobody_comes_again() -> None:
     for _ in range(3):
         ended(batcher, 2)
         wait = batcher.end(4_000)
-        assert wait is not None and batcher.holds_back(small())
+        assert wait is not None and batcher.hold_back(small())
         assert batcher.waited(wait.number) and len(batcher.take()) == 1
 
 
@@ -178,7 +178,7 @@ def test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came() -> None
     for _ in range(3):
         assert batcher.waited(waits()[0].number) and not batcher.take()
     assert waits()[1] == 4
-    assert batcher.holds_back(small()) and not batcher.holds_back(small()) and len(batcher.take()) == 1
+    assert batcher.hold_back(small()) and not batcher.hold_back(small()) and len(batcher.take()) == 1
     assert batcher.waited(waits()[0].number) and not batcher.take()
     assert waits()[1] == 1
 
@@ -191,12 +191,12 @@ def test_batch_that_goes_on_with_others_counts_nobody_twice() -> None:
     batcher.proposed(1, 0)
     batcher.proposed(2, 0)
     batcher.leave()
-    assert batcher.holds_back(small()) and len(batcher.take()) == 1
+    assert batcher.hold_back(small()) and len(batcher.take()) == 1
     batcher.proposed(3, 1_000)
     batcher.leave()
-    assert batcher.holds_back(small()) and batcher.holds_back(small())
+    assert batcher.hold_back(small()) and batcher.hold_back(small())
     assert batcher.applied(3) and batcher.end(4_000) is not None
-    assert not batcher.holds_back(small()), "the third of three"
+    assert not batcher.hold_back(small()), "the third of three"
 
 
 def test_batch_never_waits_for_more_writers_than_fit_into_it() -> None:
@@ -205,7 +205,7 @@ def test_batch_never_waits_for_more_writers_than_fit_into_it() -> None:
     batcher = WriteBatcher()
     ended(batcher, BATCH_WRITES_MAX, waiting=BATCH_WRITES_MAX)
     assert batcher.end(4_000) is not None
-    assert not batcher.holds_back(small()) and len(batcher.take()) == BATCH_WRITES_MAX
+    assert not batcher.hold_back(small()) and len(batcher.take()) == BATCH_WRITES_MAX
 
 
 def test_writes_that_wait_for_more_are_answered_whatever_happens_to_the_leader() -> None:
