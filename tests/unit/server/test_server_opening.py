@@ -69,7 +69,9 @@ def test_logs_of_a_server_have_segments_as_long_as_it_is_told() -> None:
     for _ in range(2):
         life(disk, fill, options=parse(told))
     lengths = [call.length_bytes for call in disk.calls if call.operation == "preallocate"]
-    assert lengths[:3] == [first, 2 * first, 2 * first] and set(lengths) == {first, 2 * first} and len(lengths) > 6
+    assert lengths[:3] == [first, 2 * first, 2 * first] and len(lengths) > 6
+    # The second life begins with twice the segment in which the first one ended, which may have one entry or two.
+    assert min(lengths) == first and max(lengths) == 2 * first
 
 
 def test_config_and_leader_that_a_creation_names_are_nothing_to_a_replica_that_has_a_config() -> None:
