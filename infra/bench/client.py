@@ -120,13 +120,15 @@ def steady(client: Client, handle: TableHandle, options: argparse.Namespace) -> 
 
 
 def scan(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
-    """Read every second tablet part, so that two clients share the table."""
+    """Read every second tablet part, so that two clients share the table; again and again for `seconds`."""
     spec = ScanSpec(columns=("key", "int_val", "string_val"), snapshot_time=options.at)
     parts = [tablet for number, tablet in enumerate(handle.tablets) if number % options.of == options.part]
-    started = time.monotonic()
+    started, rows, seconds = time.monotonic(), 0, -1.0
     with ThreadPoolExecutor(max(1, len(parts))) as pool:
-        rows = sum(part.rows for part in pool.map(lambda tablet: client.scan_tablet(handle, tablet, spec), parts))
-    return {"seconds": time.monotonic() - started, "rows": rows}
+        while seconds < options.seconds:
+            rows += sum(part.rows for part in pool.map(lambda tablet: client.scan_tablet(handle, tablet, spec), parts))
+            seconds = time.monotonic() - started
+    return {"seconds": seconds, "rows": rows}
 
 
 def get(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, object]:
@@ -204,6 +206,7 @@ def main() -> int:
     parser.add_argument("--of", type=int, default=1)
     parser.add_argument("--at", type=int, default=0)
     parser.add_argument("--keys", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=0.0)
     options = parser.parse_args()
     bounds = ClientOptions(writes_inflight_max=options.under_way) if options.mode == "single" else ClientOptions()
     with Client(parse_masters(options.masters), bounds) as client:

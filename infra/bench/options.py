@@ -11,6 +11,7 @@ WRITES = 1000
 COPY_MB = 1000
 TABLETS_MAX = 5000
 SCALE_TABLETS_MAX = 333_000
+STREAM_S = 10.0
 DECISIONS = 10_000
 DECISIONS_MAX = 1_000_000
 PLAN_REPLICAS_MAX = 10_000_000
@@ -86,6 +87,8 @@ class BenchOptions:
     scale: ScaleOptions = ScaleOptions()
     decisions: int = DECISIONS
     plan: PlanSize = PlanSize()
+    stream_s: float = STREAM_S
+    """The least time of repeated scans, and of each bare stream beside them."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= 100:
@@ -94,6 +97,8 @@ class BenchOptions:
             raise ValueError("too little work to be measured: at least 1000 rows, 100 writes, 1 MB")
         if not 1 <= self.tablets <= TABLETS_MAX or not 1 <= self.watch_s <= 600:
             raise ValueError(f"there are 1 to {TABLETS_MAX} tablets, and they are watched for 1 to 600 s")
+        if not 0.1 <= self.stream_s <= 600:
+            raise ValueError(f"scans repeated for {self.stream_s} s: between 0.1 and 600 make sense")
         if not 1 <= self.decisions <= DECISIONS_MAX:
             raise ValueError(f"there are 1 to {DECISIONS_MAX:,} decisions")
         if self.peer and self.peer not in PEERS:

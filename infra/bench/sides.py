@@ -13,7 +13,7 @@ from nyala.replica.client import ScanSpec, TableHandle
 from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
 
-from . import work
+from . import streams, work
 from .idle import REPLICAS, wait_led
 from .meter import Meter, WalWatch
 from .options import BenchmarkError
@@ -118,12 +118,17 @@ def loaded_table(target: Target, rows: int, *, tablets: int = work.TABLETS, stri
         yield handle.name
 
 
-def scan_round(target: Target, table: str, rows: int) -> Figures:
-    """A scan of three columns by two client processes."""
-    meter = Meter(target.pids())
+def scan_round(target: Target, table: str, rows: int, seconds: float) -> Figures:
+    """A scan of three columns by two client processes, once, and repeated for so long; and bare streams of the same
+    rows, each as long."""
     found, figures = work.scan(target.masters, target.client, table)
     check_count("scan", found, rows)
-    return figures | meter.figures("scan", rows)
+    meter = Meter(target.pids())
+    found, repeated = work.repeated_scans(target.masters, target.client, table, seconds)
+    figures |= repeated | meter.figures("scan", found) | streams.streams_round(rows, seconds)
+    for kind in streams.kinds():
+        figures[f"scan_to_{kind}_ratio"] = figures["scan_repeated_rows_per_s"] / figures[f"bare_{kind}_rows_per_s"]
+    return figures
 
 
 def timed_job(

@@ -176,7 +176,7 @@ def _scan(s: _Setting) -> tuple[Measure, Measure | None]:
     if kudu:
         kudu_sides.load_table(kudu, table, rows)
     theirs = (lambda _: kudu_sides.scan_round(kudu, table, rows)) if kudu else None
-    return lambda _: sides.scan_round(s.target, table, rows), theirs
+    return lambda _: sides.scan_round(s.target, table, rows, s.options.stream_s), theirs
 
 
 def _get(s: _Setting) -> tuple[Measure, Measure | None]:

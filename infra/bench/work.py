@@ -18,6 +18,7 @@ from .report import Figures, percentile_ms
 TABLETS = 3
 CLIENTS = 2
 """Processes that load or scan a table."""
+STRING_BYTES = 32
 KEYS_AT_ONCE = 10_000
 SCHEMA = TableSchema(
     1,
@@ -39,9 +40,16 @@ def new_table(client: Client, name: str, tablets: int = TABLETS) -> TableHandle:
 
 def started(masters: str, table: str, mode: str, **more: object) -> subprocess.Popen[str]:
     """A client process (`client.py`) that is ready to work; `go` lets it. `more`: its other options by their names."""
+    return _ready(_command(masters, table, mode, more))
+
+
+def _command(masters: str, table: str, mode: str, more: Mapping[str, object]) -> list[str]:
     command = [sys.executable, "-m", "nyala.infra.bench.client", "--masters", masters, "--table", table, "--mode", mode]
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in more.items()]
-    process = subprocess.Popen([*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return [*command, *(f"--{name.replace('_', '-')}={value}" for name, value in more.items())]
+
+
+def _ready(command: Sequence[str]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline() if process.stdout else ""
     if line.strip() != "ready":
         process.kill()
@@ -58,9 +66,15 @@ def go(process: subprocess.Popen[str]) -> None:
 
 def run_clients(masters: str, table: str, mode: str, options: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
     """Start one client process for each set of options, start their work at the same time, and return their results."""
+    return [json.loads(text) for text in run_processes([_command(masters, table, mode, more) for more in options])]
+
+
+def run_processes(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Start the processes, which print `ready` and wait for `go`, start their work at the same time, and return the
+    JSON that each prints at its end."""
     running: list[subprocess.Popen[str]] = []
     try:
-        running += (started(masters, table, mode, **more) for more in options)
+        running += map(_ready, commands)
         for process in running:
             go(process)
         printed = [process.communicate()[0] for process in running]
@@ -71,10 +85,10 @@ def run_clients(masters: str, table: str, mode: str, options: Sequence[Mapping[s
                 process.wait()
     if any(process.returncode for process in running):
         raise BenchmarkError(f"clients ended with {[process.returncode for process in running]}")
-    return [json.loads(text) for text in printed]
+    return printed
 
 
-def load(masters: str, table: str, rows: int, *, upsert: bool, string_bytes: int = 32) -> Figures:
+def load(masters: str, table: str, rows: int, *, upsert: bool, string_bytes: int = STRING_BYTES) -> Figures:
     """Bulk insert of sequential keys, or upsert of random ones, timed to the slowest client's last acknowledgement."""
     each = rows // CLIENTS
     parts = [{"rows": each, "start": pos * each, "string_bytes": string_bytes} for pos in range(CLIENTS)]
@@ -109,10 +123,22 @@ def single_figures(result: dict[str, Any], clients: int, under_way: int) -> Figu
 
 def scan(masters: str, client: Client, table: str) -> tuple[int, Figures]:
     """(rows, figures) of a scan of three columns, as of one hybrid time, by CLIENTS processes."""
-    at = client.snapshot_time(client.get_table(table))
-    results = run_clients(masters, table, "scan", [{"part": n, "of": CLIENTS, "at": at} for n in range(CLIENTS)])
-    rows = sum(r["rows"] for r in results)
+    results = _scans(masters, client, table, 0.0)
+    rows = int(sum((r["rows"] for r in results), 0.0))
     return rows, {"scan_rows_per_s": rows / max(r["seconds"] for r in results)}
+
+
+def repeated_scans(masters: str, client: Client, table: str, seconds: float) -> tuple[int, Figures]:
+    """(rows, figures) of the same scan, which each process repeats for so long."""
+    results = _scans(masters, client, table, seconds)
+    rows = int(sum((r["rows"] for r in results), 0.0))
+    return rows, {"scan_repeated_rows_per_s": sum(r["rows"] / r["seconds"] for r in results)}
+
+
+def _scans(masters: str, client: Client, table: str, seconds: float) -> list[dict[str, float]]:
+    at = client.snapshot_time(client.get_table(table))
+    parts = [{"part": n, "of": CLIENTS, "at": at, "seconds": seconds} for n in range(CLIENTS)]
+    return run_clients(masters, table, "scan", parts)
 
 
 def key_reads(masters: str, table: str, keys: int, reads: int) -> Figures:

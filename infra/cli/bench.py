@@ -33,6 +33,9 @@ Mb = Annotated[int, typer.Option(min=1, help="MB of rows in a tablet")]
 PerBatch = Annotated[int, typer.Option(min=1000, help="records of a micro-batch at most, on both sides")]
 
 Tablets = Annotated[int, typer.Option(min=1, help="tablets, three replicas each")]
+StreamS = Annotated[
+    float, typer.Option("--seconds", min=0.1, max=600.0, help="seconds of repeated scans and of each bare stream")
+]
 WatchS = Annotated[float, typer.Option(min=1.0, help="seconds for which the CPU of servers at rest is watched")]
 
 FAILURES = (
@@ -109,11 +112,12 @@ def write(
 
 @app.command()
 def scan(
-    local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, peer: Peer = "", masters: Masters = "",
-    as_json: Json = False,
+    local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, seconds: StreamS = sizes.STREAM_S,
+    peer: Peer = "", masters: Masters = "", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Scan 3 columns of a loaded and flushed table by 2 client processes."""
-    _measure(["scan"], replace(_options(local, masters, rounds, peer), rows=rows), as_json)
+    """Scan 3 columns of a loaded and flushed table by 2 client processes, beside bare Arrow streams of its rows."""
+    options = replace(_options(local, masters, rounds, peer), rows=rows, stream_s=seconds)
+    _measure(["scan"], options, as_json)
 
 
 @app.command()

@@ -265,6 +265,14 @@ MUTANTS = (
         after="return sums.checksum_round, None",
     ),
     Mutant(
+        name="bare streams have larger batches than scans",
+        test="tests/unit/infra/test_bench_report.py::test_bare_streams_have_the_rows_of_a_scan_in_batches_of_a_scan",
+        file="infra/bench/streams.py",
+        function="scan_batches",
+        before="made.to_batches(max_chunksize=min(each, limits.SCAN_PIECE_ROWS_MAX))",
+        after="made.to_batches()",
+    ),
+    Mutant(
         name="more idle tablets than a table can hold",
         rows="CN-03",
         test="tests/unit/infra/test_bench_report.py::test_idle_tablets_are_spread_over_tables_that_can_hold_them",

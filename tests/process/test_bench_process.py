@@ -52,11 +52,13 @@ def test_bench_of_little_work_counts_its_rows_and_tells_a_program(stack: Stack, 
     written. Each figure is there and not zero; no table and no folder stays."""
     masters = ("--masters", stack.supervisor.masters)
     loaded = figures_of(bench(tmp_path, "load", *masters, "--rows", str(ROWS)), "load")
-    scanned = figures_of(bench(tmp_path, "scan", *masters, "--rows", str(ROWS)), "scan")
+    scanned = figures_of(bench(tmp_path, "scan", *masters, "--rows", str(ROWS), "--seconds", "0.2"), "scan")
     got = figures_of(bench(tmp_path, "get", *masters, "--rows", str(ROWS), "--reads", "100"), "get")
     wrote = figures_of(bench(tmp_path, "write", "--local", "--writes", str(WRITES)), "write")
     assert min(loaded[name] for name in ("bulk_insert_rows_per_s", "random_upsert_rows_per_s")) > 0
     assert scanned["scan_rows_per_s"] > 0 and got["get_many_keys_per_s"] > 0 and got["key_range_ratio"] > 0
+    bare = {"bare_ipc_rows_per_s", "scan_to_ipc_ratio", "bare_flight_rows_per_s", "scan_to_flight_ratio"}
+    assert min(scanned[name] for name in bare | {"scan_repeated_rows_per_s"}) > 0
     assert 0 < got["get_p50_ms"] <= got["get_p99_ms"] and got["get_16_clients_per_s"] > 0
     names = ("single_write_ms", "single_write_16_clients_per_s", "single_write_16_clients_in_turn_per_s")
     assert min(wrote[name] for name in (*names, "single_write_in_turn_ms")) > 0

@@ -13,6 +13,7 @@ ELSEWHERE = {
     "replica/rpc/connection_bound.py": "looks at sockets that exist, and ends some",
     "infra/local/control.py": "how commands reach the supervisor of the local stack, on loopback",
     "infra/local/ports.py": "looks for ports that are free, and connects to nobody",
+    "infra/bench/streams.py": "streams without a table, on loopback, that a benchmark compares scans with",
     "infra/bench/peers/kudu.py": "looks for ports that are free for Kudu",
 }
 """File -> the reason why it opens connections. None of them is between servers, masters and clients."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
-from nyala.infra.bench import checksums, idle, logs
+from nyala.infra.bench import checksums, idle, logs, streams
 from nyala.infra.bench.client import upserted_rows
 from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
 from nyala.infra.bench.failover import time_without_writes
@@ -40,9 +40,10 @@ from nyala.infra.bench.report import (
 )
 from nyala.infra.bench.sides import terms_of
 from nyala.infra.bench.suite import BenchOptions, Outcome, run
-from nyala.infra.bench.work import single_figures
+from nyala.infra.bench.work import SCHEMA, single_figures
 from nyala.infra.local import Child, ChildState, StackOptions, Supervisor
 from nyala.replica.rpc import pb
+from nyala.replica.types import limits
 from tests.harness.cluster import wait_until
 
 LISTING = """\
@@ -432,3 +433,14 @@ def test_checksums_are_measured_beside_a_read_of_the_same_bytes() -> None:
     batches = checksums.batches_of(numbers, checksums.WIDE_COLUMNS)
     assert {batch.num_columns for batch in batches} == {300} and {batch.num_rows for batch in batches} == {436}
     assert len(pc.unique(pa.concat_arrays([c for batch in batches for c in batch.columns]))) == len(batches) * 300 * 436
+
+
+def test_bare_streams_have_the_rows_of_a_scan_in_batches_of_a_scan() -> None:
+    """Goal: the streams that a scan is compared with carry the same rows, in batches as large as a scan's. Method: the
+    batches of 50,000 rows, and the rate of each kind of stream of a few of them between real processes."""
+    batches = streams.scan_batches(50_000)
+    assert pa.Table.from_batches(batches).column("key").to_pylist() == list(range(50_000))
+    assert [f.type for f in batches[0].schema] == [f.type for f in SCHEMA.arrow]
+    assert limits.SCAN_BATCH_BYTES // 2 < batches[0].nbytes <= limits.SCAN_BATCH_BYTES and len(batches) > 1
+    rates = streams.streams_round(2000, 0.1)
+    assert set(rates) == {f"bare_{kind}_rows_per_s" for kind in streams.kinds()} and min(rates.values()) > 0
