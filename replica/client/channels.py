@@ -9,6 +9,7 @@ from typing import Any
 from nyala.replica.rpc import ANY_MEMBER, MASTER_ROLE, REFRESH_S, Credentials, channel_to, pb_grpc, tls_problem
 from nyala.replica.types import Address, Code, Refused
 
+from .link_ports import LinkPort
 from .write_links import SmallWrites
 
 
@@ -28,6 +29,7 @@ class Channels:
         self._channels: dict[tuple[Address, str], Any] = {}
         self._stubs: dict[tuple[Address, str], Any] = {}
         self._writes: dict[Address, SmallWrites] = {}
+        self._ports: dict[Address, LinkPort] = {}
         self._closed = False
 
     def tablet_server(self, address: Address) -> Any:
@@ -44,6 +46,11 @@ class Channels:
                 found = self._writes[address] = SmallWrites(stub, address, self._credentials)
             found.stub = stub
             return found
+
+    def link_port(self, address: Address) -> LinkPort:
+        """Return the port for links of the server at `address`."""
+        with self._lock:
+            return self._ports.setdefault(address, LinkPort(address, self._credentials))
 
     def tls_problem(self, address: Address) -> str:
         """Return why the process at `address` does not let this client in, if that is because of TLS; otherwise an

@@ -22,7 +22,9 @@ from nyala.replica.types import Code, Refused, hybrid_from_us, limits, staleness
 
 from . import pruning
 from .calls import TabletCalls
+from .link_ports import LinkPort
 from .retry import Deadline, refusal_of_rpc_error
+from .scan_links import batches_on
 from .tables import TableHandle, TabletHandle
 
 _NEVER = threading.Event()
@@ -243,8 +245,11 @@ class Scans:
             request.dest_uuid = uuid
             request.propagated_time = self._calls.time_seen
             request.timeout_us = int(deadline.left_s * 1e6)
+            port = self._link_port(tablet.tablet_id, uuid, spec)
+            request.by_link = port is not None
             # A long scan is no sign of a dead server; keepalive pings find that, so the attempt has no time limit.
-            return self._collect(tablet, stub.Scan(request, timeout=max(0.001, deadline.left_s)), spec, stop)
+            stream = stub.Scan(request, timeout=max(0.001, deadline.left_s))
+            return self._collect(tablet, stream, spec, stop, _Road(port, uuid, deadline, stop))
 
         if spec.staleness_us:
             # The scan may take long, but the search for a replica that is fresh enough may not.
@@ -252,9 +257,19 @@ class Scans:
             return self._calls.at_any(handle.name, tablet.tablet_id, ask, deadline=fresh_by)
         return self._calls.at_leader(handle.name, tablet.tablet_id, ask, deadline=deadline)
 
-    def _collect(self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event) -> TabletPart:
-        """Read a stream to its end, or until `stop`; Refused if it has no end."""
+    def _link_port(self, tablet_id: str, uuid: str, spec: ScanSpec) -> LinkPort | None:
+        """Return the port of the tablet's server on which rows may come; None if they must come on the call."""
+        place = self._calls.locator.location(tablet_id)
+        address = None if place is None or spec.count_only else place.members.get(uuid)
+        port = None if address is None else self._calls.channels.link_port(address)
+        return port if port is not None and port.reachable else None
+
+    def _collect(
+        self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, road: _Road
+    ) -> TabletPart:
+        """Read a stream to its end, or until `stop`; Refused if it has no end, or lacks rows."""
         batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
+        linked = said = 0
         try:
             for chunk in stream:
                 if stop.is_set():
@@ -264,6 +279,13 @@ class Scans:
                     schema = pa.ipc.read_schema(pa.py_buffer(chunk.arrow_schema))
                 if chunk.arrow_batch:
                     batches.append(pa.ipc.read_record_batch(pa.py_buffer(chunk.arrow_batch), schema))
+                if chunk.port and schema is not None:
+                    for batch in road.batches(chunk, schema):
+                        batches.append(batch)
+                        linked += batch.num_rows
+                    if stop.is_set():
+                        return _nothing(tablet, spec)
+                said += chunk.link_rows
                 rows += chunk.rows
                 time_of = chunk.snapshot_time or time_of
                 last = last or chunk.last
@@ -271,10 +293,45 @@ class Scans:
             raise refusal_of_rpc_error(e, mutates=False) from e
         finally:
             stream.cancel()
-        if not last:
-            what = "a scan ended before its last chunk; scan again"
-            raise Refused(Code.UNAVAILABLE, what, tablet_id=tablet.tablet_id)
-        return TabletPart(tablet.tablet_id, tuple(batches), rows, time_of)
+        if not last or linked != said:
+            what = "a scan ended before its last row; scan again"
+            raise Refused(Code.UNAVAILABLE, what, tablet_id=tablet.tablet_id, rows=linked, sent=said)
+        return TabletPart(tablet.tablet_id, tuple(batches), rows + linked, time_of)
+
+
+class _Stopped(Exception):
+    """The scan was given up."""
+
+
+@dataclass(frozen=True)
+class _Road:
+    """The connection on which rows of one part may come."""
+
+    port: LinkPort | None
+    uuid: str
+    deadline: Deadline
+    given_up: threading.Event
+
+    def batches(self, chunk: pb.ScanChunk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that come on the connection that `chunk` offers; none if it cannot be reached, or if the scan
+        is given up. Refused as `batches_on`, and TIMED_OUT."""
+        if self.port is None:
+            return
+        try:
+            sock = self.port.connected(chunk.port, chunk.ticket, self.uuid, self.deadline.left_s)
+        except OSError:
+            return  # the server sends them on the call
+        with sock:
+            try:
+                yield from batches_on(sock, schema, self._stop)
+            except _Stopped:
+                return
+
+    def _stop(self) -> None:
+        if self.given_up.is_set():
+            raise _Stopped
+        if self.deadline.left_s <= 0:
+            raise Refused(Code.TIMED_OUT, "the rows of a scan came too slowly; allow more time, or ask for less")
 
 
 def _nothing(tablet: TabletHandle, spec: ScanSpec) -> TabletPart:

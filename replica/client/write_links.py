@@ -23,26 +23,19 @@ from nyala.replica.rpc import (
     HEAD_BYTES,
     Credentials,
     body_length,
-    connection_to,
     frame,
     pb,
     raise_if_error,
-    set_keep_alive,
 )
 from nyala.replica.types import Address, Applied, Code, Refused, limits
 
+from .link_ports import CONNECT_S, LinkPort
 from .retry import NO_ANSWER, refusal_of_rpc_error
 
 _PAYLOAD_BYTES_MAX = 16 << 10
 """Larger writes go as gRPC calls: they gain nothing from a link and would delay the small ones."""
 _BUNDLE_WRITES_MAX = 256
 _READ_BYTES = 64 << 10
-_CONNECT_S = 2.0
-"""Bounds the time to connect. A firewall may drop packets to that port; then time is left for a gRPC call."""
-_CALLS_INSTEAD_S = 30.0
-"""The time for which writes go as gRPC calls after the port for links could not be reached."""
-_SILENCE_MS = 15_000
-"""TCP closes a silent connection after this time, as gRPC's keep-alive does."""
 
 
 class _Waiting:
@@ -143,7 +136,7 @@ class _Link:
 
     def forget(self, waiting: _Waiting) -> None:
         """Give up waiting for the outcome. A request that has not left yet is not sent."""
-        self._leave(waiting, time.monotonic() + _CONNECT_S)
+        self._leave(waiting, time.monotonic() + CONNECT_S)
 
     def _leave(self, waiting: _Waiting, deadline: float) -> bool:
         """End the wait. Returns whether the request was taken to be sent; a queued one is removed."""
@@ -312,12 +305,10 @@ class SmallWrites:
     def __init__(self, stub: Any, address: Address, credentials: Credentials | None = None) -> None:
         self.stub = stub
         """The calls by which links are requested; replaced when the credentials change."""
-        self._address = address
-        self._credentials = credentials
+        self._port = LinkPort(address, credentials)
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._link: _Link | None = None
-        self._calls_until = 0.0
         self._closed = False
         self.linked = 0
         """The number of writes so far that went over a link."""
@@ -361,40 +352,26 @@ class SmallWrites:
             link = self._link
             if link is not None and not link.broken:
                 return link
-            if self._closed or time.monotonic() < self._calls_until:
+            if self._closed or not self._port.reachable:
                 return None
             left = max(0.001, deadline - time.monotonic())
             try:
                 granted = self.stub.OpenWrites(pb.OpenWritesRequest(dest_uuid=dest_uuid), timeout=left)
             except grpc.RpcError as error:
                 if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    self._calls_until = time.monotonic() + _CALLS_INSTEAD_S  # a server of an earlier build
+                    self._port.avoid()  # a server of an earlier build
                     return None
                 raise refusal_of_rpc_error(error, mutates=False) from error
             raise_if_error(granted.error)
             try:
-                self._link = _Link(self._connected(granted, dest_uuid, deadline))
+                sock = self._port.connected(granted.port, granted.ticket, dest_uuid, deadline - time.monotonic())
             except OSError:
-                # A firewall that lets only the server's gRPC port through must not stop writes.
-                self._calls_until = time.monotonic() + _CALLS_INSTEAD_S
                 return None
+            sock.setblocking(False)
+            self._link = _Link(sock)
             if self._closed:
                 self.close()  # which came too early for this one
             return self._link
-
-    def _connected(self, granted: pb.OpenWritesReply, dest_uuid: str, deadline: float) -> socket.socket:
-        """Return a connection whose ticket the server has accepted; OSError if there is none in time."""
-        left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
-        sock = connection_to(self._address, granted.port, granted.ticket, dest_uuid, left, self._credentials)
-        try:
-            set_keep_alive(sock, _SILENCE_MS)
-            if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):
-                raise ConnectionError("the server did not take the ticket")
-            sock.setblocking(False)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
 
 
 def _send_all(sock: socket.socket, data: bytes, deadline: float) -> None:

@@ -728,7 +728,7 @@ class Predicate(_message.Message):
     def __init__(self, column: _Optional[str] = ..., op: _Optional[str] = ..., values: _Optional[bytes] = ...) -> None: ...
 
 class ScanRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "table_id", "columns", "predicates", "snapshot_time", "slice_pos", "slice_count", "limit", "count_only", "propagated_time", "all_columns", "timeout_us", "staleness_us")
+    __slots__ = ("dest_uuid", "tablet_id", "table_id", "columns", "predicates", "snapshot_time", "slice_pos", "slice_count", "limit", "count_only", "propagated_time", "all_columns", "timeout_us", "staleness_us", "by_link")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -743,6 +743,7 @@ class ScanRequest(_message.Message):
     ALL_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_US_FIELD_NUMBER: _ClassVar[int]
     STALENESS_US_FIELD_NUMBER: _ClassVar[int]
+    BY_LINK_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     table_id: str
@@ -757,23 +758,30 @@ class ScanRequest(_message.Message):
     all_columns: bool
     timeout_us: int
     staleness_us: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., predicates: _Optional[_Iterable[_Union[Predicate, _Mapping]]] = ..., snapshot_time: _Optional[int] = ..., slice_pos: _Optional[int] = ..., slice_count: _Optional[int] = ..., limit: _Optional[int] = ..., count_only: _Optional[bool] = ..., propagated_time: _Optional[int] = ..., all_columns: _Optional[bool] = ..., timeout_us: _Optional[int] = ..., staleness_us: _Optional[int] = ...) -> None: ...
+    by_link: bool
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., predicates: _Optional[_Iterable[_Union[Predicate, _Mapping]]] = ..., snapshot_time: _Optional[int] = ..., slice_pos: _Optional[int] = ..., slice_count: _Optional[int] = ..., limit: _Optional[int] = ..., count_only: _Optional[bool] = ..., propagated_time: _Optional[int] = ..., all_columns: _Optional[bool] = ..., timeout_us: _Optional[int] = ..., staleness_us: _Optional[int] = ..., by_link: _Optional[bool] = ...) -> None: ...
 
 class ScanChunk(_message.Message):
-    __slots__ = ("error", "arrow_schema", "arrow_batch", "snapshot_time", "rows", "last")
+    __slots__ = ("error", "arrow_schema", "arrow_batch", "snapshot_time", "rows", "last", "port", "ticket", "link_rows")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     ARROW_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     ARROW_BATCH_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_TIME_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    LINK_ROWS_FIELD_NUMBER: _ClassVar[int]
     error: Error
     arrow_schema: bytes
     arrow_batch: bytes
     snapshot_time: int
     rows: int
     last: bool
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., snapshot_time: _Optional[int] = ..., rows: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
+    port: int
+    ticket: bytes
+    link_rows: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., snapshot_time: _Optional[int] = ..., rows: _Optional[int] = ..., last: _Optional[bool] = ..., port: _Optional[int] = ..., ticket: _Optional[bytes] = ..., link_rows: _Optional[int] = ...) -> None: ...
 
 class GetRequest(_message.Message):
     __slots__ = ("dest_uuid", "tablet_id", "table_id", "columns", "all_columns", "keys", "propagated_time", "timeout_us", "staleness_us", "count", "snapshot_time")

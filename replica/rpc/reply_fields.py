@@ -50,6 +50,7 @@ AS: dict[str, str] = {
     "KafkaChannel.failures": "index",
     "SkippedRecords.count": "index",
     "ScanChunk.rows": "index",
+    "link_rows": "index",
     "last_offset": "after",
     # Any checksum is possible, and an unknown code of an error is that of a newer build.
     "crc": "payload_crc",

@@ -225,6 +225,7 @@ class TabletServer:
         service.write_links.close()
         await server.stop(grace=0.2)
         checks.close()
+        service.scan_links.close()
         copies.close()
         self._tasks.cancel()
         await self._tasks.ended()

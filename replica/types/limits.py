@@ -256,6 +256,9 @@ GETS_OPEN_MAX = 256
 GETS_OPEN_PER_HOST_MAX = 192
 SCANS_OPEN_MAX = 64
 SCANS_OPEN_PER_HOST_MAX = 48
+SCAN_HANDSHAKES = 4
+"""Bounds the TLS handshakes of connections for scans at a time, a thread each. Those of further scans wait, and the
+rows of a scan that waits for too long leave on its call."""
 CHECKSUMS_OPEN_MAX = 64
 """Bounds the checksum calls of one server. Each reads a whole replica on one of the threads for checksums; further
 calls wait for a thread."""
@@ -698,6 +701,8 @@ THREADS: dict[str, ThreadBound] = {
     "end of a copy": ThreadBound({"pieces": 30}, look=0),
     # It ends with its connection. A part has at most COPY_CHUNK_BYTES.
     "part of a copy": ThreadBound({}, steps=1000, look=0),
+    # SCAN_HANDSHAKES at a time, each of HANDSHAKE_S_MAX.
+    "handshake of a scan's connection": ThreadBound({}, steps=1000, look=0),
     # Of each quarantine, its superblock, its blocks and the segments of its log; of QUARANTINES_LISTED_MAX in one page.
     "list of quarantines": ThreadBound({"quarantines": 1000, "files": 80}),
     # It reads the superblock of each tablet and quarantine twice, and removes QUARANTINE_PURGED_MAX files and folders.

@@ -11,16 +11,19 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from nyala.replica.client.scan_links import batches_on
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, message_to_pb, pb
 from nyala.replica.server.requests.write_links import WriteLink
 from nyala.replica.server.runtime.lanes import drained
 from nyala.replica.tablet_copy.wire.fetch_wire import set_timeouts
 from nyala.replica.transport.listener import _Incoming
-from nyala.replica.types import OpId
+from nyala.replica.types import OpId, Refused
 from tests.fuzz.rpc_targets import ServerCalls, row_of_server, within_server
+from tests.fuzz.sessions import pure
 from tests.fuzz.spoil import spoilt
 from tests.fuzz.spoil_proto import spoilt_message
 from tests.fuzz.target import Broken, Scenario, Target
+from tests.fuzz.value_targets import ROWS, spoilt_values
 from tests.harness.copies import TABLET, superblock
 from tests.harness.played_replica import (
     CONFIG,
@@ -329,9 +332,41 @@ def _within_fetches(scenario: Scenario) -> None:
     within_server(row_of_server("CopyService.OpenFetch"), scenario, made)
 
 
+# ------------------------------------------------------------------------------------------------------ rows of scans
+
+
+class _Rows:
+    """A client's end of the connection on which a server sends the rows of a scan. (A server reads nothing there.)"""
+
+    def __init__(self) -> None:
+        rows = [ROWS, ROWS.slice(0, 1), ROWS.slice(1, 0)]
+        self._bodies = [batch.serialize().to_pybytes() for batch in rows]
+        self.seeds = [frame(body) for body in self._bodies] + [b"".join(map(frame, self._bodies)), b""]
+
+    def mutate(self, rng: random.Random) -> bytes:
+        count = rng.choice((1, 1, 2, 3))
+        bodies = [
+            spoilt_values(body, rng) if rng.random() < 0.8 else body for body in rng.choices(self._bodies, k=count)
+        ]
+        return _framed(bodies, rng)
+
+    def read(self, data: bytes) -> object:
+        """Return the rows that the client takes, or its refusal; the rest of what the server sent is dropped."""
+        here, there = socket.socketpair()
+        with here:
+            with there:
+                there.sendall(data)
+            try:
+                return [batch.num_rows for batch in batches_on(here, ROWS.schema, lambda: None)]
+            except Refused as error:
+                return error.code
+
+
 def targets() -> list[Target]:
     """Return one target for every kind of link."""
+    rows = _Rows()
     return [
+        pure("link/rows", rows.seeds, rows.mutate, rows.read),
         Target(name="link/raft", within=_within_peers, brief=150),
         Target(name="link/writes", within=_within_writes, brief=150),
         Target(name="link/copy", within=_within_fetches, brief=100),

@@ -124,7 +124,7 @@ def _predicate(data: bytes) -> object:
         return error.code
 
 
-def _spoilt_values(data: bytes, rng: random.Random) -> bytes:
+def spoilt_values(data: bytes, rng: random.Random) -> bytes:
     """Return an Arrow message with false numbers in its metadata, or changed as bytes."""
     found = bytearray(data)
     if rng.random() < 0.3 or len(found) < 16:
@@ -171,9 +171,9 @@ def _spoilt_predicates(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     one = request.predicates[0]
     way = rng.random()
     if way < 0.6:
-        one.values = _spoilt_values(one.values, rng)
+        one.values = spoilt_values(one.values, rng)
     elif way < 0.75:
-        one.values = rng.choice(FOREIGN) if rng.random() < 0.5 else _spoilt_values(rng.choice(FOREIGN), rng)
+        one.values = rng.choice(FOREIGN) if rng.random() < 0.5 else spoilt_values(rng.choice(FOREIGN), rng)
     else:
         one.values = pb.ScanRequest.FromString(rng.choice(seeds)).predicates[0].values
     if rng.random() < 0.3:
@@ -207,8 +207,8 @@ class _Batch:
         data = rng.choice(self.seeds)
         head = 8 + int.from_bytes(data[4:8], "little")
         if rng.random() < 0.6:
-            return _spoilt_values(data[:head], rng) + data[head:]
-        return _spoilt_values(data, rng)
+            return spoilt_values(data[:head], rng) + data[head:]
+        return spoilt_values(data, rng)
 
     def read(self, data: bytes) -> object:
         """Refuse the batch, or return rows that can be sorted, copied and written again."""

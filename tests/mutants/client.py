@@ -747,22 +747,30 @@ MUTANTS = (
             Edit(
                 file="replica/client/scans.py",
                 function="Scans._whole.ask",
-                before="stop)",
-                after="stop, batches)",
+                before="_Road(port, uuid, deadline, stop))",
+                after="_Road(port, uuid, deadline, stop), batches)",
             ),
             Edit(
                 file="replica/client/scans.py",
                 function="Scans._collect",
                 before='''
-             def _collect(self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event) -> TabletPart:
-                 """Read a stream to its end, or until `stop`; Refused if it has no end."""
+             def _collect(
+                 self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, road: _Road
+             ) -> TabletPart:
+                 """Read a stream to its end, or until `stop`; Refused if it has no end, or lacks rows."""
                  batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
                 ''',
                 after='''
              def _collect(
-                 self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, batches: list[Any]
+                 self,
+                 tablet: TabletHandle,
+                 stream: Any,
+                 spec: ScanSpec,
+                 stop: threading.Event,
+                 road: _Road,
+                 batches: list[Any],
              ) -> TabletPart:
-                 """Read a stream to its end, or until `stop`; Refused if it has no end."""
+                 """Read a stream to its end, or until `stop`; Refused if it has no end, or lacks rows."""
                  rows, time_of, last, schema = 0, spec.snapshot_time, False, None
                 ''',
             ),
@@ -787,11 +795,41 @@ MUTANTS = (
         file="replica/client/scans.py",
         function="Scans._collect",
         before="""
-if not last:
-    what = "a scan ended before its last chunk; scan again"
-    raise Refused(Code.UNAVAILABLE, what, tablet_id=tablet.tablet_id)
+if not last or linked != said:
         """,
-        after="",
+        after="""
+if linked != said:
+        """,
+    ),
+    Mutant(
+        name="rows that a connection lost are not missed",
+        rows="none",
+        test=(
+            "tests/unit/client/test_client_scans.py::"
+            "test_scan_whose_stream_ends_early_is_read_again_and_has_every_row_once"
+        ),
+        file="replica/client/scans.py",
+        function="Scans._collect",
+        before="if not last or linked != said:",
+        after="if not last:",
+    ),
+    Mutant(
+        name="port that cannot be reached is tried by each scan",
+        rows="none",
+        test="tests/unit/client/test_client_scans.py::test_rows_come_on_the_call_from_a_server_whose_port_is_closed",
+        file="replica/client/scans.py",
+        function="Scans._link_port",
+        before="if port is not None and port.reachable",
+        after="if port is not None",
+    ),
+    Mutant(
+        name="frame of rows of any length",
+        rows="none",
+        test="tests/unit/server/test_server_scan_links.py::test_what_is_no_batch_is_refused_by_the_client",
+        file="replica/client/scan_links.py",
+        function="batches_on",
+        before="if not 0 < length <= limits.SCAN_CHUNK_BYTES_MAX:",
+        after="if not length:",
     ),
     Mutant(
         name="small writes wait for one another",

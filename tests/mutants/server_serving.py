@@ -1064,4 +1064,58 @@ MUTANTS = (
         before="if reply.finalized_level > level and not reply.error.code:",
         after="if reply.finalized_level > level + 1 and not reply.error.code:",
     ),
+    Mutant(
+        name="every batch of a scan leaves on its call",
+        rows="none",
+        test=("tests/unit/server/test_server_scan_links.py::test_rows_after_the_first_batch_leave_on_the_connection"),
+        file="replica/server/requests/scans.py",
+        function="Scans._chunks",
+        before="if found is not None and offer is not None:",
+        after="if False:",
+    ),
+    Mutant(
+        name="connection for rows takes any certificate",
+        rows="none",
+        test=(
+            "tests/unit/server/test_server_scan_links.py::test_rows_leave_on_the_call_if_the_client_opens_no_connection"
+        ),
+        file="replica/server/requests/scan_links.py",
+        function="ScanLinks._secured",
+        before="if holder != caller:",
+        after="if False:",
+    ),
+    Mutant(
+        name="scan waits for its connection for ever",
+        rows="none",
+        test=(
+            "tests/unit/server/test_server_scan_links.py::test_rows_leave_on_the_call_if_the_client_opens_no_connection"
+        ),
+        file="replica/server/requests/scan_links.py",
+        function="ScanLink.come",
+        before="asyncio.timeout(self._come_s)",
+        after="asyncio.timeout(None)",
+    ),
+    Mutant(
+        name="reader of a connection may stop for ever",
+        rows="none",
+        test=("tests/unit/server/test_server_scan_links.py::test_reader_of_a_connection_that_takes_nothing_makes_room"),
+        file="replica/server/requests/scans.py",
+        function="Scans._chunks",
+        before="""
+with self._patient():
+    await link.writable()
+        """,
+        after="""
+await link.writable()
+        """,
+    ),
+    Mutant(
+        name="scan keeps its thread while the network takes nothing",
+        rows="none",
+        test=("tests/unit/server/test_server_scan_links.py::test_reader_of_a_connection_that_takes_nothing_makes_room"),
+        file="replica/server/requests/scan_links.py",
+        function="ScanLink.send",
+        before="return False",
+        after="continue",
+    ),
 )

@@ -42,6 +42,7 @@ ON_THREADS: dict[str, tuple[str, ...]] = {
     "server/copies/witness_data.py WitnessDataJobs.swap": (OWN,),
     "server/requests/quarantine.py quarantine_list": ("list of quarantines",),
     "server/requests/quarantine.py quarantine_purge": ("purge of quarantines",),
+    "server/requests/scan_links.py ScanLinks._taken": ("handshake of a scan's connection",),
     "server/requests/scans.py Scans.get": ("get",),
     "server/requests/scans.py Scans._chunks": ("scan",),
     "server/requests/scans.py Scans.checksum": ("checksum",),

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
 
 from nyala.replica.fs import exhausted
 from nyala.replica.raft_driver import Replica
@@ -29,12 +32,15 @@ from nyala.replica.types.freshness import time_needed, too_old
 from ..runtime.tasks import on_thread
 from ..tablets.hosted import HostedTablet
 from .request_deadline import RequestDeadline
+from .scan_links import ScanLink
 
 TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
 ASK_LEADER_AGAIN_S = 1.0
 PATIENCE_S = 600.0
 """If a reader takes no chunk for this time, its scan ends, to make room for others."""
+BATCHES_OF_A_TURN = 16
+"""The batches that a thread sends on a connection before another scan gets the thread."""
 CATCH_UP_S = 1.0
 """The time in which a replica whose data is too old for a read may get newer data before it refuses."""
 
@@ -107,28 +113,39 @@ class Scans:
         self.summing = CallsInFlight(of_sums, "checksums")
 
     async def scan(
-        self, hosted: HostedTablet, request: pb.ScanRequest, deadline: RequestDeadline | None = None
+        self,
+        hosted: HostedTablet,
+        request: pb.ScanRequest,
+        deadline: RequestDeadline | None = None,
+        offer: Callable[[], ScanLink] | None = None,
     ) -> AsyncIterator[pb.ScanChunk]:
         """Yield the chunks of one scan; the first has the Arrow schema, the last is marked. Raises Refused.
 
-        The task that iterates is cancelled if it takes no chunk for PATIENCE_S. Threads stop within one piece of a
-        block after `deadline` has passed or its caller has left; by default it is the request's timeout.
+        `offer()`: a connection on which the batches after the first may leave; None: all are chunks. The task that
+        iterates is cancelled if it takes no chunk, and the connection no bytes, for PATIENCE_S. Threads stop within one
+        piece of a block after `deadline` has passed or its caller has left; by default it is the request's timeout.
         """
         deadline = deadline or RequestDeadline.of(None, request.timeout_us)
         replica, tablet = hosted.serving(request.table_id)
         with self._reading(self.open, hosted, deadline):
             told = (request.timeout_us, request.propagated_time, request.staleness_us, request.snapshot_time)
             snapshot_time = await self._ready_to_read(replica, ReadTime(*told))
-            reader, loop = asyncio.current_task(), asyncio.get_running_loop()
             left = partial(self._left, hosted)
-            async for chunk in self._chunks(tablet, request, snapshot_time, deadline, left):
-                hosted.rows_read += chunk.rows
-                gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
-                try:
+            async for chunk in self._chunks(tablet, request, snapshot_time, deadline, left, offer):
+                hosted.rows_read += chunk.rows + chunk.link_rows
+                with self._patient():
                     yield chunk
-                finally:
-                    if gone is not None:
-                        gone.cancel()
+
+    @contextmanager
+    def _patient(self) -> Iterator[None]:
+        """Cancel the task if the context lasts longer than a reader may take."""
+        reader = asyncio.current_task()
+        gone = asyncio.get_running_loop().call_later(self._patience_s, reader.cancel) if reader is not None else None
+        try:
+            yield
+        finally:
+            if gone is not None:
+                gone.cancel()
 
     async def get(
         self, hosted: HostedTablet, request: pb.GetRequest, deadline: RequestDeadline | None = None
@@ -264,6 +281,7 @@ class Scans:
         at: int | None,
         deadline: RequestDeadline,
         left: Callable[[BaseException], None],
+        offer: Callable[[], ScanLink] | None,
     ) -> AsyncIterator[pb.ScanChunk]:
         batches: Iterator[Any] | None = None
 
@@ -283,21 +301,56 @@ class Scans:
             )
             return scan.schema.serialize().to_pybytes(), scan.snapshot_time, scan
 
-        def following() -> tuple[bytes, int] | None:
-            batch = next(batches, None) if batches is not None else None
-            return None if batch is None else (batch.serialize().to_pybytes(), batch.num_rows)
+        def following() -> pa.RecordBatch | None:
+            return next(batches, None) if batches is not None else None
+
+        def chunk(batch: pa.RecordBatch | None) -> pb.ScanChunk | None:
+            if batch is None:
+                return None
+            message = batch.serialize().to_pybytes()
+            return pb.ScanChunk(arrow_batch=message, rows=batch.num_rows, snapshot_time=snapshot_time)
 
         schema, snapshot_time, batches = await on_thread(self._pool, start, left)
         yield pb.ScanChunk(arrow_schema=schema, snapshot_time=snapshot_time)
-        job = self._pool.submit(following)
-        pending = asyncio.wrap_future(job)
+        job: Future[Any]
+        pending: asyncio.Future[Any]
         told: BaseException | None = None
+        link: ScanLink | None = None
+
+        async def ended(work: Callable[[], T]) -> T:
+            """The result of work on a thread. Shielded: a caller that leaves must not abandon the thread, which is in
+            the middle of `batches`."""
+            return await asyncio.shield(begun(work))
+
+        def begun(work: Callable[[], T]) -> asyncio.Future[T]:
+            nonlocal job, pending
+            job = self._pool.submit(work)
+            pending = asyncio.wrap_future(job)
+            return pending
+
+        begun(lambda: chunk(following()))
         try:
-            # Shielded: a caller that leaves must not abandon the thread, which is in the middle of `batches`.
-            while (found := await asyncio.shield(pending)) is not None:
-                job = self._pool.submit(following)
-                pending = asyncio.wrap_future(job)
-                yield pb.ScanChunk(arrow_batch=found[0], rows=found[1], snapshot_time=snapshot_time)
+            found = await asyncio.shield(pending)
+            if found is not None and offer is not None:
+                second = begun(following)
+                yield found
+                batch = await asyncio.shield(second)
+                if batch is not None:
+                    link = offer()
+                    with self._patient():
+                        yield pb.ScanChunk(port=link.port, ticket=link.ticket, snapshot_time=snapshot_time)
+                    if await link.come():
+                        done = await ended(lambda: self._linked(link, batch, following, deadline))
+                        while not done:
+                            with self._patient():
+                                await link.writable()
+                            done = await ended(lambda: self._linked(link, None, following, deadline))
+                        batch = None
+                found = await ended(lambda: chunk(batch))
+            while found is not None:
+                following_one = begun(lambda: chunk(following()))
+                yield found
+                found = await asyncio.shield(following_one)
         except BaseException as error:
             told = error
             raise
@@ -308,10 +361,32 @@ class Scans:
                 unseen = pending.exception()  # of a batch that no one awaits any more
                 if unseen is not None and unseen is not told:
                     left(unseen)
+            if link is not None:
+                link.close()
             close = getattr(batches, "close", None)
             if close is not None:
                 await on_thread(self._pool, close, left)
-        yield pb.ScanChunk(snapshot_time=snapshot_time, last=True)
+        yield pb.ScanChunk(snapshot_time=snapshot_time, last=True, link_rows=link.rows if link is not None else 0)
+
+    def _linked(
+        self,
+        link: ScanLink,
+        first: pa.RecordBatch | None,
+        following: Callable[[], pa.RecordBatch | None],
+        deadline: RequestDeadline,
+    ) -> bool:
+        """[thread] Send batches on a connection, the first before those that follow; whether that was the last one.
+        False as soon as the network takes nothing, and after a turn, so that other scans get the thread."""
+        if first is not None:
+            link.put(first)
+        for _ in range(BATCHES_OF_A_TURN):
+            if not link.send(deadline.stop):
+                return False
+            batch = following()
+            if batch is None:
+                return True
+            link.put(batch)
+        return False
 
     async def checksum(
         self, hosted: HostedTablet, request: pb.ChecksumRequest, deadline: RequestDeadline | None = None

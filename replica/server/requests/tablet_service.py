@@ -42,6 +42,7 @@ from .creations import checked_creation
 from .quarantine import quarantine_list, quarantine_purge
 from .quiescing import Quiescing
 from .request_deadline import RequestDeadline
+from .scan_links import ScanLinks
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .write_links import WriteLinks
 from .writes import Done, Writes
@@ -106,6 +107,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         self._process = process
         self._quiescing = quiescing
         self.write_links = WriteLinks(grant_ticket, self._begin_write, microtasks)
+        self.scan_links = ScanLinks(grant_ticket)
 
     async def GetIdentity(self, request: pb.Empty, context: Context) -> pb.IdentityReply:
         """The uuid, cluster and build of this server."""
@@ -149,7 +151,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         try:
             check_name(request.dest_uuid, self._manager.uuid)
             deadline = RequestDeadline.of(context, request.timeout_us)
-            async for chunk in self._scans.scan(self._manager.get(request.tablet_id), request, deadline):
+            link = partial(self.scan_links.offer, deadline.host, caller_of(context)) if request.by_link else None
+            async for chunk in self._scans.scan(self._manager.get(request.tablet_id), request, deadline, link):
                 yield chunk
         except ReplicaError as error:
             yield pb.ScanChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)), last=True)

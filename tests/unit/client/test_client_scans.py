@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -48,10 +49,11 @@ class Stream:
 
 
 class Calls:
-    """`TabletCalls` as far as scans use it: every tablet's leader is the stub."""
+    """`TabletCalls` as far as scans use it: every tablet's leader is the stub, at no known address."""
 
     def __init__(self, first: Any) -> None:
         self.options = ClientOptions()
+        self.locator = Locator(lambda name: [])
         self.time_seen = 0
         self.streams: list[Stream] = []
         self._first = first
@@ -137,13 +139,15 @@ class Replicas(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
                 context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
             if first and self._how == "meets damage":
                 yield pb.ScanChunk(error=error_to_pb(Refused(Code.CORRUPTION, "a block is damaged")))
+            if first and self._how == "names rows that never came":
+                yield pb.ScanChunk(snapshot_time=5, last=True, link_rows=40)
             if first:
                 return
         yield pb.ScanChunk(snapshot_time=5, last=True)
 
 
 @pytest.mark.parametrize("staleness_us", [0, 5_000_000], ids=["leader", "any replica"])
-@pytest.mark.parametrize("how", ["breaks", "meets damage", "ends without its last chunk"])
+@pytest.mark.parametrize("how", ["breaks", "meets damage", "ends without its last chunk", "names rows that never came"])
 def test_scan_whose_stream_ends_early_is_read_again_and_has_every_row_once(how: str, staleness_us: int) -> None:
     """Goal: a server that is lost in the middle of its answer leaves no row doubled and none out. Method: a real server
     whose first stream ends after one of two batches; the other replica is asked, and its answer alone is the part."""
@@ -159,6 +163,42 @@ def test_scan_whose_stream_ends_early_is_read_again_and_has_every_row_once(how: 
             calls.channels.close()
     assert [k for batch in part.batches for k in batch["k"].to_pylist()] == KEYS[::-1]
     assert part.rows == len(KEYS) and sorted(replicas.asked) == ["a", "b"]
+
+
+class Closed(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
+    """A server behind a firewall: it offers a connection for rows, at a port where nothing listens."""
+
+    def __init__(self, port: int) -> None:
+        self.asked: list[bool] = []
+        self._port = port
+
+    def Scan(self, request: Any, context: Any) -> Iterator[Any]:
+        """[gRPC] All rows on the call, after an offer to a caller that would take them elsewhere."""
+        self.asked.append(request.by_link)
+        rows = pa.RecordBatch.from_pylist([{"k": k, "v": "v"} for k in KEYS], SCHEMA.arrow)
+        yield pb.ScanChunk(arrow_schema=SCHEMA.arrow.serialize().to_pybytes(), snapshot_time=5)
+        if request.by_link:
+            yield pb.ScanChunk(port=self._port, ticket=b"t" * 16, snapshot_time=5)
+        yield pb.ScanChunk(arrow_batch=rows.serialize().to_pybytes(), rows=len(KEYS), snapshot_time=5)
+        yield pb.ScanChunk(snapshot_time=5, last=True)
+
+
+def test_rows_come_on_the_call_from_a_server_whose_port_is_closed() -> None:
+    """Goal: a firewall that lets only the server's gRPC port through stops no scan, and costs one attempt. Method: two
+    scans of a played server that offers a port where nothing listens; only the first one asks for an offer."""
+    table = TableHandle("id", "t", SCHEMA, PartitionSpec(("k",), 1), 1, 0, 0, tablets=HANDLES[:1])
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        server = Closed(unheard.getsockname()[1])
+        with listening(server) as address:
+            locator = Locator(lambda name: [Location(FIRST, name, {"a": address}, "a")])
+            locator.refresh("t", 0)
+            calls = TabletCalls(Channels(), locator, ClientOptions())
+            try:
+                parts = [part for _ in range(2) for part in Scans(calls).table(table, ScanSpec())]
+            finally:
+                calls.channels.close()
+    assert [part.rows for part in parts] == [len(KEYS)] * 2 and server.asked == [True, False]
 
 
 class Clocks(pb_grpc.TabletServiceServicer):  # type: ignore[misc]

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.client import ClientOptions, write_links
+from nyala.replica.client import ClientOptions, link_ports, write_links
 from nyala.replica.client.write_links import SmallWrites
 from nyala.replica.client.writes import WriteWindow
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
@@ -103,7 +103,7 @@ def peer() -> Iterator[Peer]:
 @pytest.fixture
 def writes(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallWrites]:
     """Small writes to the peer, which has time to accept them."""
-    monkeypatch.setattr(write_links, "_CONNECT_S", LONG_S)
+    monkeypatch.setattr(link_ports, "CONNECT_S", LONG_S)
     made = SmallWrites(peer, Address("127.0.0.1", 1))
     yield made
     made.close()
