@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nyala.infra.jars import cache_folder
-from tests.harness.documents import walk_through
+from tests.harness.documents import script_of, walk_through
 from tests.harness.environments import EXTRAS, checkout, clean, declared, environment, install, wheel
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep]
@@ -52,22 +52,12 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(tmp_path / ".nyala", ignore_errors=True)
 
 
-def script() -> str:
-    """All shell and Python blocks of README and `docs/` that no other test runs, as one shell script that ends at the
-    first line that fails."""
-    parts = ["set -euo pipefail"]
-    for block in walk_through():
-        shell = block.kind == "shell"
-        parts.append(block.text if shell else f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n")
-    return "\n".join(parts)
-
-
 def test_readme_walk_through_works_as_it_stands(folder: Path) -> None:
     """IN-70. Goal: who has never seen Nyala gets rows from Python, from Kafka and from Spark. Method: the README's
     blocks in order, in a folder that holds a clone named `nyala`, in an environment of its own."""
     path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if ".venv" not in p)
     ran = subprocess.run(
-        ["bash", "-c", script()], cwd=folder, env=clean(PATH=path, NYALA_CACHE=str(cache_folder())),
+        ["bash", "-c", script_of(walk_through())], cwd=folder, env=clean(PATH=path, NYALA_CACHE=str(cache_folder())),
         capture_output=True, text=True, timeout=1500, check=False,
     )  # fmt: skip
     said = ran.stdout + ran.stderr

@@ -62,7 +62,7 @@ def test_every_call_topic_link_and_file_format_has_a_target() -> None:
     framed schemas."""
     calls = {f"server/{row.call}" for row in of_server.ROWS} | {f"master/{row.call}" for row in of_master.ROWS}
     assert {n for n in NAMES if n.startswith(("server/", "master/"))} == calls
-    assert {"link/raft", "link/writes", "link/copy"} == {n for n in NAMES if n.startswith("link/")}
+    assert {"link/raft", "link/writes", "link/copy", "link/rows"} == {n for n in NAMES if n.startswith("link/")}
     topics = {f"topic/{topic}" for topic in (*TOPICS, "dead-letters")} | {f"topic/writes-{f.value}" for f in Framing}
     assert topics == {n for n in NAMES if n.startswith("topic/")}
     framed = {f"file/{schema}" for schema in test_durable_formats.FRAMED} | {"file/consensus_metadata"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,3 +54,14 @@ def walk_through() -> list[Block]:
     named."""
     found = (block for page in pages_of_users() for block in blocks(page))
     return [block for block in found if block.kind in ("shell", "python") and not block.run_by]
+
+
+def script_of(found: Iterable[Block]) -> str:
+    """All shell and Python blocks as one shell script, which ends at the first line that fails."""
+    parts = ["set -euo pipefail"]
+    for block in found:
+        if block.kind == "shell":
+            parts.append(block.text)
+        elif block.kind == "python":
+            parts.append(f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n")
+    return "\n".join(parts)

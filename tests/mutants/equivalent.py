@@ -786,9 +786,9 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         file="replica/wal/zeros.py",
-        function="_end_says",
-        before="if any(said[-1:]):",
-        after="if all(said[-1:]):",
+        function="_read_trailer",
+        before="if any(trailer[-1:]):",
+        after="if all(trailer[-1:]):",
         reason="They differ where a marker stands in a block's place. No byte is before it, so no sector was lost.",
     ),
     Equivalent(

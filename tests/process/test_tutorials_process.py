@@ -12,7 +12,7 @@ import pytest
 
 import nyala
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
-from tests.harness.documents import ROOT, blocks
+from tests.harness.documents import ROOT, blocks, script_of
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 
@@ -45,20 +45,14 @@ def servers() -> Iterator[LocalCluster]:
 def test_tutorial_does_what_it_says(page: str, shown: Sequence[str], servers: LocalCluster, tmp_path: Path) -> None:
     """Goal: a newcomer who types a tutorial gets what it says. Method: the blocks of the page in order, in an empty
     folder, against three servers; what they print."""
-    parts = ["set -euo pipefail"]
-    for block in blocks(ROOT / "docs" / "tutorials" / f"{page}.md"):
-        if block.kind == "shell":
-            parts.append(block.text)
-        elif block.kind == "python":
-            parts.append(f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n")
-    assert len(parts) >= 5
+    script = script_of(blocks(ROOT / "docs" / "tutorials" / f"{page}.md"))
     environment = {
         **os.environ,
         "NYALA_MASTERS": str(servers.masters[0].address),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
     ran = subprocess.run(
-        ["bash", "-c", "\n".join(parts)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280,
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280,
         check=False,
     )  # fmt: skip
     said = ran.stdout + ran.stderr
