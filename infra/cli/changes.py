@@ -116,10 +116,14 @@ def demote(
 def move(
     tablet: TabletId,
     source: Annotated[
-        str, typer.Argument(metavar="FROM", help="server uuid, or its beginning", autocompletion=completion.servers)
+        str,
+        typer.Argument(
+            metavar="FROM", help="server uuid, its beginning, or address", autocompletion=completion.servers
+        ),
     ],
     target: Annotated[
-        str, typer.Argument(metavar="TO", help="server uuid, or its beginning", autocompletion=completion.servers)
+        str,
+        typer.Argument(metavar="TO", help="server uuid, its beginning, or address", autocompletion=completion.servers),
     ],
     wait: Wait = True,
     timeout_s: Timeout = 300,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,8 +79,12 @@ def check(
         bool, typer.Option("--checksum", help="compare all replicas' rows as of one hybrid time")
     ] = False,
     wait_s: Annotated[
-        float, typer.Option("--wait", min=0, help="seconds; look again for so long while something is found")
+        float,
+        typer.Option(
+            "--wait", min=0, help="seconds; look again for so long while something is found, or no master answers"
+        ),
     ] = 0.0,
+    servers: Annotated[int, typer.Option("--servers", min=0, help="fewer tablet servers that are alive are wrong")] = 0,
     kafka: Annotated[str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="default: the Kafka of the masters")] = "",
     kafka_properties: KafkaProperties = "",
     masters: Masters = "",
@@ -91,8 +96,10 @@ def check(
     needs, or late, such as one that is far behind, is a warning, status 0. A voter that --checksum could not compare
     is wrong.
     """
-    with client(masters) as connected:
-        view, findings = tools.checked(connected, checksum=checksum, wait_s=wait_s)
+    deadline = time.monotonic() + wait_s
+    with client(masters, wait_s) as connected:
+        left_s = max(0.0, deadline - time.monotonic())
+        view, findings = tools.checked(connected, checksum=checksum, wait_s=left_s, servers=servers)
         bootstrap = kafka or connected.kafka_of_masters()
     findings += _refused_records([table.name for table in view.tables], bootstrap, kafka_properties)
     if as_json:
@@ -228,7 +235,9 @@ def list_tablets(
 @tablet_app.command("leader-step-down")
 def leader_step_down(
     tablet: TabletId,
-    to: Annotated[str, typer.Option(help="server uuid, or its beginning; default: the most up-to-date follower")] = "",
+    to: Annotated[
+        str, typer.Option(help="server uuid, its beginning, or address; default: the most up-to-date follower")
+    ] = "",
     masters: Masters = "",
 ) -> None:
     """Hand a tablet's leadership to another replica."""

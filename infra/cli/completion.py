@@ -88,4 +88,4 @@ def _names(context: typer.Context, incomplete: str, ask: Ask) -> list[str]:
 
 TableName = Annotated[str, typer.Argument(help="the table's name", autocompletion=tables)]
 TabletId = Annotated[str, typer.Argument(help="tablet id, or its beginning", autocompletion=tablets)]
-ServerUuid = Annotated[str, typer.Argument(help="server uuid, or its beginning", autocompletion=servers)]
+ServerUuid = Annotated[str, typer.Argument(help="server uuid, its beginning, or address", autocompletion=servers)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +25,8 @@ from .interrupted import NothingSent, before_sending
 if TYPE_CHECKING:
     from nyala.replica.client import Client
     from nyala.replica.rpc import pb
+
+_CONNECT_PAUSE_S = 0.3
 
 Json = Annotated[bool, typer.Option("--json", help="machine-readable")]
 Masters = Annotated[
@@ -85,34 +89,55 @@ def local_kafka() -> str:
 
 
 @contextmanager
-def cluster(masters: str, kafka: str = "", kafka_properties: str = "") -> Iterator[nyala.Cluster]:
+def cluster(
+    masters: str, kafka: str = "", kafka_properties: str = "", *, wait_s: float = 0.0
+) -> Iterator[nyala.Cluster]:
     """A connected cluster. `kafka`: where its topics are made, by default where the masters say; `kafka_properties`: a
-    file with the login to Kafka."""
+    file with the login to Kafka; `wait_s`: how long it tries again if no master answers."""
     login = {}
     with before_sending():
         if kafka_properties:
             from nyala import pipeline
 
             login = dict(pipeline.security_of(pipeline.kafka_options([], kafka_properties)).properties)
-        found = nyala.connect(masters_of(masters), kafka=kafka, kafka_properties=login)
+        named_masters = masters_of(masters)
+        found = _until_answered(lambda: nyala.connect(named_masters, kafka=kafka, kafka_properties=login), wait_s)
     with found as connected:
         yield connected
 
 
+def _until_answered(connect: Callable[[], nyala.Cluster], wait_s: float) -> nyala.Cluster:
+    deadline, tick = time.monotonic() + wait_s, threading.Event()
+    while True:
+        over = time.monotonic() >= deadline
+        try:
+            return connect()
+        except nyala.Refused:
+            if over:
+                raise
+        tick.wait(_CONNECT_PAUSE_S)
+
+
 @contextmanager
-def client(masters: str) -> Iterator[Client]:
-    """The client of a connected cluster."""
-    with cluster(masters) as connected:
+def client(masters: str, wait_s: float = 0.0) -> Iterator[Client]:
+    """The client of a connected cluster. `wait_s`: how long it tries again if no master answers."""
+    with cluster(masters, wait_s=wait_s) as connected:
         yield connected.client
 
 
-def find_server(connected: Client, prefix: str) -> pb.ServerInfo:
-    """The one tablet server whose uuid begins with `prefix`."""
-    named(prefix, "server")
-    found: list[pb.ServerInfo] = [s for s in connected.list_servers().servers if s.uuid.startswith(prefix)]
+def find_server(connected: Client, text: str) -> pb.ServerInfo:
+    """The one tablet server whose uuid begins with `text`, or whose address it is."""
+    named(text, "server")
+    servers = connected.list_servers().servers
+    found: list[pb.ServerInfo] = [s for s in servers if s.uuid.startswith(text) or _has_address(s, text)]
     if len(found) != 1:
-        raise typer.BadParameter(f"{len(found)} servers begin with {prefix!r}: `nyala server list` shows them")
+        what = f"{len(found)} servers begin with {text!r} or have that address"
+        raise typer.BadParameter(f"{what}: `nyala server list` shows them")
     return found[0]
+
+
+def _has_address(server: pb.ServerInfo, text: str) -> bool:
+    return any(f"{each.host}:{each.port}" == text for each in server.addresses)
 
 
 def named(prefix: str, what: str) -> None:

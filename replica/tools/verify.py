@@ -129,22 +129,33 @@ def judge_compared(view: ClusterView) -> list[Finding]:
     return sorted([*judge(view), *missing], key=lambda f: (f.severity is not Severity.ERROR, f.subject))
 
 
-def checked(client: Client, *, checksum: bool = False, wait_s: float = 0.0) -> tuple[ClusterView, list[Finding]]:
-    """Return the cluster and its findings. While there are any, the check is repeated for `wait_s`, because an election
-    or a copy may be about to end. Replicas that differ at one time differ for good and are reported at once. Refused if
-    the masters did not answer the last time."""
+def checked(
+    client: Client, *, checksum: bool = False, wait_s: float = 0.0, servers: int = 0
+) -> tuple[ClusterView, list[Finding]]:
+    """Return the cluster and its findings; that fewer than `servers` tablet servers are alive is one. While there are
+    any, the check is repeated for `wait_s`, because an election or a copy may be about to end. Replicas that differ at
+    one time differ for good and are reported at once. Refused if the masters did not answer the last time."""
     deadline, tick = time.monotonic() + wait_s, threading.Event()
     while True:
         over = time.monotonic() >= deadline
         try:
             view = gather(client, checksum=checksum)
-            findings = judge_compared(view) if checksum else judge(view)
+            findings = _judge_number(view, servers) + (judge_compared(view) if checksum else judge(view))
             if not findings or over or any(REPLICAS_DIFFER in f.what for f in findings):
                 return view, findings
         except Refused:
             if over:
                 raise
         tick.wait(LOOK_PERIOD_S)
+
+
+def _judge_number(view: ClusterView, servers: int) -> list[Finding]:
+    """The finding that fewer tablet servers are alive than the caller expects."""
+    alive = sum(server.alive for server in view.servers)
+    if alive >= servers:
+        return []
+    what = f"{alive} tablet servers are alive, and {servers} were expected: the log of a missing one says why"
+    return [Finding(Severity.ERROR, "servers", what)]
 
 
 def plan_text(view: ClusterView) -> str:

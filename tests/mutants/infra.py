@@ -1050,4 +1050,48 @@ MUTANTS = (
         after="",
         on_disk=True,
     ),
+    *(
+        Mutant(
+            name=f"commands: {what}",
+            test=f"tests/unit/infra/test_change_commands.py::{test}",
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for what, test, file, function, before, after in (
+            (
+                "server is not found by its address",
+                "test_command_finds_a_server_by_its_address_or_the_beginning_of_its_uuid",
+                "infra/cli/context.py",
+                "_has_address",
+                "{each.host}:{each.port}",
+                "{each.host}",
+            ),
+            (
+                "server is found by a part of its address",
+                "test_command_finds_a_server_by_its_address_or_the_beginning_of_its_uuid",
+                "infra/cli/context.py",
+                "_has_address",
+                '{each.host}:{each.port}" == text',
+                '{each.host}:{each.port}".startswith(text)',
+            ),
+            (
+                "check that waits ends with the first refusal",
+                "test_check_that_waits_waits_for_the_first_master_that_answers",
+                "infra/cli/context.py",
+                "_until_answered",
+                "time.monotonic() >= deadline",
+                "True",
+            ),
+            (
+                "missing servers are no finding",
+                "test_check_that_waits_waits_for_the_first_master_that_answers",
+                "replica/tools/verify.py",
+                "_judge_number",
+                "if alive >= servers:",
+                "if True:",
+            ),
+        )
+    ),
 )

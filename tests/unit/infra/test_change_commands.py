@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc.aio
 import pytest
+import typer
 
 from nyala.infra.cli import changes
-from nyala.infra.cli.context import client
+from nyala.infra.cli.context import client, find_server
 from nyala.replica.client import Client
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.tools import Severity, checked
 from nyala.replica.types import Code, Refused
-from tests.harness.master_calls import MasterWorld, S
+from tests.harness.cluster import PATIENCE_S
+from tests.harness.master_calls import MasterWorld, S, where
 
 Say = Callable[[str, str], None]
 """Tablet and masters: one command line."""
@@ -82,6 +86,61 @@ def test_command_is_good_for_what_its_caller_saw_only(say: Say, members: list[st
         late = await world.call("MasterService", method, request)
         assert late.error.code == Code.CAS_FAILED and "look again" in late.error.message
         assert await world.state() == before
+
+    run(scenario)
+
+
+def test_command_finds_a_server_by_its_address_or_the_beginning_of_its_uuid() -> None:
+    """Goal: an operator names a server by the address that `nyala server list` shows. Method: each of five servers by
+    its address, of which one is the beginning of no other; a uuid's beginning; what no server has, and the host."""
+
+    async def scenario(world: MasterWorld, service: Overheard, at: str) -> None:
+        def talk() -> None:
+            with client(at) as connected:
+                assert [find_server(connected, str(where(uuid))).uuid for uuid in S] == S
+                assert find_server(connected, S[1][:4]).uuid == S[1]
+                for text in ("h:9", "h", "h:"):
+                    with pytest.raises(
+                        typer.BadParameter, match=f"^0 servers begin with '{text}' or have that address"
+                    ):
+                        find_server(connected, text)
+
+        await asyncio.to_thread(talk)
+
+    run(scenario)
+
+
+def test_check_that_waits_waits_for_the_first_master_that_answers() -> None:
+    """Goal: right after the start of a cluster, `nyala cluster check --wait` waits, and does not end because no master
+    answers yet. Method: at the address a socket ends the first connection, and the master listens after it; without
+    time, the same is refused; fewer servers than expected are an error."""
+
+    async def scenario(world: MasterWorld, service: Overheard, at: str) -> None:
+        first = socket.create_server(("127.0.0.1", 0))
+        later = f"127.0.0.1:{first.getsockname()[1]}"
+        loop, server = asyncio.get_running_loop(), grpc.aio.server()
+        pb_grpc.add_MasterServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+
+        def refuse_one() -> None:
+            first.accept()[0].close()
+            first.close()
+            assert server.add_insecure_port(later)
+            asyncio.run_coroutine_threadsafe(server.start(), loop).result()
+
+        def look() -> None:
+            with client(later, 3600) as connected:
+                assert len(connected.list_servers().servers) == len(S)
+                assert checked(connected, servers=len(S))[1] == checked(connected)[1]
+                (missing,) = (f for f in checked(connected, servers=9)[1] if f.subject == "servers")
+                assert missing.severity is Severity.ERROR and "5 tablet servers are alive, and 9 were expected" in (
+                    missing.what
+                )
+
+        first.settimeout(PATIENCE_S)
+        await asyncio.gather(asyncio.to_thread(refuse_one), asyncio.to_thread(look))
+        await server.stop(None)
+        with pytest.raises(Refused):
+            await asyncio.to_thread(lambda: client(later).__enter__())
 
     run(scenario)
 
