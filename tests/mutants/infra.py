@@ -1094,4 +1094,43 @@ MUTANTS = (
             ),
         )
     ),
+    *(
+        Mutant(
+            name=f"units: {what}",
+            test=f"tests/process/test_service_units.py::{test}",
+            file=f"infra/deploy/systemd/nyala-{unit}.service",
+            before=before,
+            after=after,
+        )
+        for what, test, unit, before, after in (
+            (
+                "systemd kills a server that ends in order",
+                "test_unit_gives_its_process_more_time_to_end_than_it_takes",
+                "server",
+                "TimeoutStopSec=60s",
+                "TimeoutStopSec=20s",
+            ),
+            (
+                "removed master is started again and again",
+                "test_unit_gives_its_process_more_time_to_end_than_it_takes",
+                "master",
+                "RestartPreventExitStatus=2 71",
+                "RestartPreventExitStatus=2",
+            ),
+            (
+                "server runs as root",
+                "test_units_are_units_of_systemd",
+                "server",
+                "User=nyala",
+                "User=root",
+            ),
+            (
+                "unit names another file of options",
+                "test_command_of_a_unit_starts_its_process_with_the_file_of_options_and_ends_it_in_order[server]",
+                "server",
+                "/etc/nyala/server.toml",
+                "/etc/nyala/master.toml",
+            ),
+        )
+    ),
 )

@@ -39,6 +39,11 @@ FOLDERS = {
     "infra": "nyala/infra",
 }
 """Folder -> where it is in the wheel; of folders in one another, the first counts."""
+SHARED = {
+    "infra/deploy/config": "share/nyala",
+    "infra/deploy/systemd": "share/nyala/systemd",
+}
+"""Folder -> where its files are in an environment into which the wheel is installed."""
 DATA = {".py", ".pyi", ".typed", ".avsc", ".proto", ".xml"}
 EGG_INFO = Path(".package") / "nyala.egg-info"
 """The files that an editable install leaves in a clone."""
@@ -103,9 +108,12 @@ def test_wheel_holds_each_module_once_and_nothing_else(clone: Path, built: Path)
         folder = next((folder for folder in FOLDERS if name.is_relative_to(folder)), None)
         if folder and path.suffix in DATA:
             wanted.add(str(Path(FOLDERS[folder]) / name.relative_to(folder)))
+    of_data = f"nyala-{declared_version()}.data/data"
+    for folder, place in SHARED.items():
+        wanted |= {f"{of_data}/{place}/{path.name}" for path in (clone / folder).iterdir()}
     with zipfile.ZipFile(built) as opened:
         names = [name for name in opened.namelist() if ".dist-info/" not in name]
-    assert sorted(names) == sorted(wanted)
+    assert sorted(names) == sorted(wanted) and f"{of_data}/share/nyala/systemd/nyala-server.service" in wanted
     assert {"nyala/__init__.py", "pyspark_nyala.py", "nyala/infra/ivy.xml"} < wanted
 
 
