@@ -24,7 +24,7 @@ MODULES: Mapping[str, tuple[str, str]] = {
 }
 """The pages that show the public names of a module: their titles and the modules."""
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Start": ("README.md", "docs/start.md"),
+    "Start": ("README.md", "docs/start.md", "docs/tutorials"),
     "Concepts": ("docs/concepts.md", "docs/concepts"),
     "Use": ("docs/use",),
     "Operate": ("docs/operate",),
