@@ -167,6 +167,7 @@ def test_addition_that_is_cut_off_is_repeated(three: Members) -> None:
     three.ended(new)
 
 
+@pytest.mark.deep
 def test_master_that_must_not_join_or_leave_is_refused_and_nothing_is_changed(three: Members) -> None:
     """MF-03, MF-04, MF-10. Goal: no command can take in a foreign master or end the group. Method: a dead address, a
     tablet server's, a master's own, one of another cluster, one that waits for another cluster; a removal of a

@@ -60,6 +60,7 @@ def test_lost_master_is_replaced_by_a_copy_while_nobody_else_is_restarted(master
     assert masters.catalog(new.root) == masters.catalog(others[1].root)
 
 
+@pytest.mark.deep
 def test_entry_that_the_lost_leader_and_one_survivor_have_is_copied_from_no_other(masters: Masters) -> None:
     """Goal: MF-08, MF-09: of two survivors only the elected one is copied from: nothing acknowledged is lost. Method: a
     follower is down while the leader makes a table with the other one; the leader is lost. The follower comes back
@@ -88,6 +89,7 @@ def test_entry_that_the_lost_leader_and_one_survivor_have_is_copied_from_no_othe
     assert masters.tables() == {"before", "acknowledged"}
 
 
+@pytest.mark.deep
 def test_replacement_needs_the_uuid_of_the_lost_one_and_that_one_gone(masters: Masters) -> None:
     """Goal: MF-10, MF-17, MF-18: a new master has the uuid that the group knows, and no other process has it. Method:
     one with a uuid of its own is neither copied to nor starts; one with the right uuid is not copied to while the one
@@ -195,6 +197,7 @@ def test_new_master_abstains_from_votes_in_every_term_that_the_survivors_know(ma
     assert floors[0] < floors[1]
 
 
+@pytest.mark.deep
 def test_catalog_that_a_master_lost_is_not_begun_anew(masters: Masters) -> None:
     """Goal: MF-18, MF-20: a member whose catalog is gone, by a command or by a disk, has promises that are not in its
     directory. Method: erase the catalog of a follower, and remove its files in another; neither starts, a copy without
@@ -260,6 +263,7 @@ def test_master_whose_options_name_other_masters_does_not_start(masters: Masters
     masters.level()
 
 
+@pytest.mark.deep
 def test_masters_outlive_one_that_is_away_and_say_so_and_not_two(masters: Masters) -> None:
     """Goal: MF-01, MF-02, MF-03: any one of three may be away, and comes back level; a second one is too many, and the
     check warns at the first. Method: kill a follower, make a table, run a check; start it; the same with the leader;

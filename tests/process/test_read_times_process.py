@@ -26,6 +26,7 @@ def asked(masters: Masters, times: QueryTimes, query: int, time: int) -> int:
         return times.agreed(client, lambda: time)
 
 
+@pytest.mark.deep
 def test_query_has_one_time_whichever_masters_are_killed_between_its_tasks() -> None:
     """IN-10. Goal: a failover of masters gives no two tasks of a query two times. Method: three masters; a task agrees
     on a time and the leader is killed; the next task, with another client, gets the time of the first. Then eight tasks

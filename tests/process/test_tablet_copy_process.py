@@ -147,6 +147,7 @@ def cancel(target: ServerProcess, **fields: Any) -> Any:
     return target.copies.CancelCopy(request, timeout=30)
 
 
+@pytest.mark.deep
 def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
     """Goal: row TC-12, by command. Method: a slow copy to a blank server is cancelled half-way, one whose source hangs
     is cancelled too: each time the target ends as a tombstone with last OpId 0.0, the source holds no session, no

@@ -75,6 +75,7 @@ def test_cluster_with_tls_writes_reads_and_moves_a_replica(cluster: LocalCluster
         wait_until(whole, "every tablet has its live replicas with the same rows")
 
 
+@pytest.mark.deep
 def test_running_cluster_takes_the_certificates_of_another_ca(tmp_path: Path) -> None:
     """Goal: the CA is exchanged while processes and a client go on running, and connections of later are made with the
     new one. Method: a master, a server and a client, whose directories get both CAs, then certificates of the new one,

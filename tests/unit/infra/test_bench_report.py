@@ -400,6 +400,7 @@ def test_p99_of_a_window_leaves_other_writes_out() -> None:
         p99_ms(writes, 10.0, 10.15)
 
 
+@pytest.mark.deep
 def test_logs_that_share_threads_are_measured_beside_logs_with_a_thread_each() -> None:
     """IN-04. Goal: what shared threads cost and save is shown in one run. Method: one short round of each side: every
     figure has a title and a unit, and the idle logs have 68 threads together, or two each."""
@@ -435,6 +436,7 @@ def test_checksums_are_measured_beside_a_read_of_the_same_bytes() -> None:
     assert len(pc.unique(pa.concat_arrays([c for batch in batches for c in batch.columns]))) == len(batches) * 300 * 436
 
 
+@pytest.mark.deep
 def test_bare_streams_have_the_rows_of_a_scan_in_batches_of_a_scan() -> None:
     """Goal: the streams that a scan is compared with carry the same rows, in batches as large as a scan's. Method: the
     batches of 50,000 rows, and the rate of each kind of stream of a few of them between real processes."""

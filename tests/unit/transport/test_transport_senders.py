@@ -315,6 +315,7 @@ FORGED = st.builds(
 
 @settings(max_examples=60)
 @given(st.sampled_from([FOLLOWS, CAMPAIGNS, LEADS]), st.lists(FORGED, max_size=12))
+@pytest.mark.deep
 def test_strangers_link_changes_no_log_no_commit_and_no_clock(
     before: tuple[Message, ...], forged: list[Message]
 ) -> None:
