@@ -23,42 +23,51 @@ class Metrics(Exporter):
     """The metrics of the master's parts."""
 
     def __init__(
-        self, state: MasterState, checks: RequestChecks, connections: ConnectionBound, pauses: CollectionPauses
+        self,
+        checks: RequestChecks,
+        connections: ConnectionBound,
+        pauses: CollectionPauses,
+        state: MasterState | None = None,
     ) -> None:
         super().__init__()
+        self.state = state
+        """None before this master has opened its catalog: there are only metrics of calls then."""
         self._pauses = pauses
-        self._state = state
         self._checks = checks
         self._connections = connections
 
     def collect(self) -> Iterator[Any]:
         """All metric families."""
-        catalog = self._state.catalog
+        if (state := self.state) is not None:
+            yield from self._of_master(state)
+        yield from call_families("nyala_master", self._checks, self._connections)
+
+    def _of_master(self, state: MasterState) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        catalog = state.catalog
         for name, what, value in (
-            ("nyala_master_leads", "Whether this master leads", int(self._state.group.is_leader)),
+            ("nyala_master_leads", "Whether this master leads", int(state.group.is_leader)),
             ("nyala_master_tables", "Tables of the catalog", catalog.count("table/")),
             ("nyala_master_tablets", "Tablets of the catalog, dropped ones included", catalog.count("tablet/")),
-            ("nyala_master_tablets_busy", "Tablets that are not at rest", len(self._state.kept.busy)),
+            ("nyala_master_tablets_busy", "Tablets that are not at rest", len(state.kept.busy)),
             ("nyala_master_catalog_bytes", "Bytes of the catalog's records", catalog.size_bytes),
             ("nyala_master_gc_pause_seconds_max", "The longest full garbage collection so far", self._pauses.longest_s),
             ("nyala_master_catalog_bytes_max", "Above these nothing may be added", limits.CATALOG_BYTES_MAX),
         ):
             yield GaugeMetricFamily(name, what, value=value)
         looks = "Views of tablets that were refreshed, because something of them may have changed"
-        yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=self._state.kept.refreshes)
+        yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=state.kept.refreshes)
         refused = "Ticks in which no decision was made, because one of their changes was refused"
-        yield CounterMetricFamily("nyala_master_ticks_refused", refused, value=self._state.ticks_refused)
+        yield CounterMetricFamily("nyala_master_ticks_refused", refused, value=state.ticks_refused)
         reports = "Records of reports that were handed to Kafka's client"
-        yield CounterMetricFamily("nyala_master_reports", reports, value=self._state.reports_published)
+        yield CounterMetricFamily("nyala_master_reports", reports, value=state.reports_published)
         compared = "Tablets that were compared with their records of reports, or published again"
-        yield CounterMetricFamily("nyala_master_reports_compared", compared, value=self._state.reports_compared)
-        since_us = self._state.oldest_report_us
-        age_s = NEVER_S if since_us is None else (self._state.mono_us - since_us) / 1e6
+        yield CounterMetricFamily("nyala_master_reports_compared", compared, value=state.reports_compared)
+        since_us = state.oldest_report_us
+        age_s = NEVER_S if since_us is None else (state.mono_us - since_us) / 1e6
         oldest = "The age of the oldest record of a tablet in reports; -1: this master published none"
         yield GaugeMetricFamily("nyala_master_report_age_seconds_max", oldest, value=age_s)
-        yield from call_families("nyala_master", self._checks, self._connections)
-        if self._state.kafka is not None:
-            yield from kafka_families(self._state.kafka, self._state.mono_us)
+        if state.kafka is not None:
+            yield from kafka_families(state.kafka, state.mono_us)
 
 
 def kafka_families(link: KafkaLink, now_us: int) -> Iterator[Any]:

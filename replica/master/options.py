@@ -44,8 +44,13 @@ class MasterOptions:
     """Addresses of running masters; a master on an empty directory waits until they add it."""
     ready_file: Annotated[str, Option("written when the master listens", in_file=False)] = ""
     parent_fd: Annotated[int, Option("end when this pipe closes", in_file=False)] = -1
-    metrics_port: Annotated[int, Option("Prometheus metrics on 127.0.0.1; 0 takes a free port, -1 serves none")] = -1
-    """The port of `/metrics` on loopback; 0: the kernel chooses a free one; -1: none."""
+    metrics_port: Annotated[
+        int, Option("HTTP page: /metrics for Prometheus, /healthz, /readyz; 0 takes a free port, -1 serves none")
+    ] = -1
+    metrics_host: Annotated[
+        str, Option("address of that page, without TLS: 0.0.0.0 or :: shows it to all who reach this machine")
+    ] = "127.0.0.1"
+    """The port of the HTTP page; 0: the kernel chooses a free one; -1: none."""
     kafka: Annotated[str, Option("bootstrap servers; empty: no Kafka")] = ""
     kafka_security: Annotated[
         KafkaSecurity,

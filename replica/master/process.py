@@ -30,7 +30,15 @@ from nyala.replica.rpc import (
     pb_grpc,
     start_as,
 )
-from nyala.replica.transport import PeerNetwork, PeerServicer, SenderCheck
+from nyala.replica.transport import (
+    Health,
+    HealthServicer,
+    Liveness,
+    PeerNetwork,
+    PeerServicer,
+    SenderCheck,
+    add_health_service,
+)
 from nyala.replica.types import (
     Address,
     Corruption,
@@ -60,11 +68,14 @@ from .group.takeovers import Takeovers, takeovers_in_log
 from .heartbeats.tablet_servers import GrpcTabletServers
 from .metrics import Metrics
 from .options import MasterOptions
+from .readiness import Readiness
 from .requests.master_service import MasterService
 from .requests.upgrading import finalized_level
 from .state import MasterState
 
 _log = logging.getLogger("nyala.master")
+READY_SERVICES, LIVE_SERVICES = ("nyala.v1.MasterService",), ("nyala.v1.PeerService", "nyala.v1.CopyService")
+"""The services that need a master that is ready, and those by which masters reach one that is not."""
 STOP_GRACE_S = 1.0
 BELONG_PERIOD_S = 0.2
 RESIGN_EXIT_CODE = 70
@@ -86,6 +97,7 @@ class MasterProcess:
         self.failure: BaseException | None = None
         self._server: Any = None
         self._pauses = CollectionPauses()
+        self._readiness = Readiness(self.stopping.is_set)
         self._parts: list[Any] = []
         self._left: RaftConfig | None = None
         """The committed config that leaves this master out."""
@@ -145,14 +157,21 @@ class MasterProcess:
         pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)
         copies = CatalogCopies(disk, uuid, self.clock, incoming.grant_ticket, lambda: service.state.group, self.fail)
         pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)
+        health = Health(Liveness(asyncio.get_running_loop()), self._readiness.reasons)
+        add_health_service(HealthServicer(health, READY_SERVICES, LIVE_SERVICES), self._server)
+        metrics = Metrics(self._checks, self._connections, self._pauses)
+        if self.options.metrics_port >= 0:
+            metrics.serve(self.options.metrics_port, self.options.metrics_host, health)
+            _log.info("P %s metrics and health at %s port %d", uuid, self.options.metrics_host, metrics.port)
         await incoming.listen(place_to_listen(self.options.listen)[0], self.options.peer_port)
         await self._server.start()
         when_parent_ends(self.options.parent_fd, self._parent_ended)
         try:
             config = await self._first_config(disk, Member(uuid, (address,)), service, takeovers)
             if config is not None:
-                await self._serve(disk, service, network, address, config, copies, takeovers, instance)
+                await self._serve(disk, service, network, address, config, copies, takeovers, instance, metrics)
         finally:
+            metrics.close()
             await self._server.stop(STOP_GRACE_S)
             self._checks.close()
             copies.close()
@@ -207,6 +226,7 @@ class MasterProcess:
         copies: CatalogCopies,
         takeovers: Takeovers,
         instance: Instance,
+        metrics: Metrics,
     ) -> None:
         group = CatalogGroup(disk, self.clock, service.uuid, config, send=network.send, on_fatal=self.fail)
         network.learn_config(group.replica.committed_config)
@@ -218,6 +238,7 @@ class MasterProcess:
         self._start_parts(state, reconciler)
         await group.start()
         service.open(state)
+        self._readiness.state = metrics.state = state
         tasks = [
             asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
             asyncio.create_task(self._belong(checker, state), name="belong"),
@@ -267,11 +288,6 @@ class MasterProcess:
             self._parts.append(threads.start_executor())
         if self.options.kafka:
             self._parts.append(threads.start_kafka())
-        if self.options.metrics_port >= 0:
-            metrics = Metrics(state, self._checks, self._connections, self._pauses)
-            metrics.serve(self.options.metrics_port)
-            _log.info("metrics at 127.0.0.1:%d", metrics.port)
-            self._parts.append(metrics)
 
     async def _announce(self, state: MasterState) -> None:
         """Report that this master is ready: a single one when it leads, one of several when it listens."""
@@ -287,6 +303,7 @@ class MasterProcess:
         while True:
             await asyncio.sleep(period_s)
             group.tick()
+            self._readiness.observe()
             group.maintain(self.options.flush_entries)
             if group.replica.active_config is not known:
                 known = group.replica.active_config

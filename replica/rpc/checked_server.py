@@ -15,12 +15,11 @@ from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
-from google.protobuf import message_factory
+from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from nyala.replica.types import Applied, Code, Refused, give_back_free_memory, limits, started_pool
 
-from . import nyala_pb2 as pb
 from .call_costs import answered_cost, arrival_cost, fields_cost, request_cost
 from .calls_in_flight import Call, CallsInFlight
 from .connection_options import SERVER_OPTIONS, receiving
@@ -140,10 +139,10 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return checked
 
     def _behind_checks(self, path: str, handler: Handler) -> Handler:
-        service, _, name = path.rpartition("/")
-        service = service.rpartition(".")[2]
-        call_type = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
-        method = f"{service}.{name}"
+        service_name, _, name = path.lstrip("/").rpartition("/")
+        service = descriptor_pool.Default().FindServiceByName(service_name)
+        call_type = service.methods_by_name[name]
+        method = f"{service.name}.{name}"
         request_class = message_factory.GetMessageClass(call_type.input_type)
         reply_class = message_factory.GetMessageClass(call_type.output_type)
 

@@ -83,7 +83,7 @@ RULES: dict[str, Rule] = {
     **of(_ID, """dest_uuid from_uuid to_uuid server_uuid target_uuid leader_uuid leader_hint requestor_uuid uuid
         requestor_run tablet_id tablet_ids table_id checkpoint_table_id session_id cluster_id topic_id seeking
         slice_after slice_until without application load_id ChangeMastersRequest.remove"""),
-    **of(_COLUMN, "Column.name column columns key hash_columns range_column"),
+    **of(_COLUMN, "Column.name column columns key hash_columns range_column service"),
     **of(check_token, "name table table_name"),
     **of(check_token, "owner_run plan_id request_id fingerprint forget"),
     **of(partial(check_token, length_max=limits.LEDGER_CLIENT_ID_CHARS_MAX), "client_id"),

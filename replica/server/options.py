@@ -46,7 +46,12 @@ class ServerOptions:
     """The place in the data center, as /zone/rack; replicas of one tablet go to different ones. Empty: not known."""
     ready_file: Annotated[str, Option("written as JSON once the server listens", in_file=False)] = ""
     parent_fd: Annotated[int, Option("pipe whose end means: stop", in_file=False)] = -1
-    metrics_port: Annotated[int, Option("Prometheus metrics on 127.0.0.1; 0 takes a free port, -1 serves none")] = -1
+    metrics_port: Annotated[
+        int, Option("HTTP page: /metrics for Prometheus, /healthz, /readyz; 0 takes a free port, -1 serves none")
+    ] = -1
+    metrics_host: Annotated[
+        str, Option("address of that page, without TLS: 0.0.0.0 or :: shows it to all who reach this machine")
+    ] = "127.0.0.1"
     wal_sync: Annotated[
         bool,
         Option("unsafe: a power loss forgets acknowledged writes", name="unsafe_no_wal_sync", plain=False, made=not_),

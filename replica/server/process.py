@@ -34,7 +34,15 @@ from nyala.replica.rpc import (
     start_as,
 )
 from nyala.replica.tablet_copy.wire import RemoteCopySource
-from nyala.replica.transport import PeerNetwork, PeerServicer, SenderCheck
+from nyala.replica.transport import (
+    Health,
+    HealthServicer,
+    Liveness,
+    PeerNetwork,
+    PeerServicer,
+    SenderCheck,
+    add_health_service,
+)
 from nyala.replica.types import (
     Address,
     Corruption,
@@ -59,6 +67,7 @@ from .maintenance.maintenance import Maintenance
 from .maintenance.scrub import Scrub
 from .metrics import Metrics
 from .options import ServerOptions
+from .readiness import Readiness
 from .requests.leaders import LeaderTime
 from .requests.quiescing import Quiescing
 from .requests.scans import Scans
@@ -78,6 +87,8 @@ _log = logging.getLogger("nyala.server")
 
 EXIT_FATAL = 70
 """The exit status after a failed disk or a broken invariant, when the process must not go on."""
+READY_SERVICES, LIVE_SERVICES = ("nyala.v1.TabletService",), ("nyala.v1.PeerService", "nyala.v1.CopyService")
+"""The services that need a server that is ready, and those by which servers reach one that is not."""
 HAND_OVER_S = 2.0
 LOOK_AT_FOLDERS_S = 1.0
 STOP_S = 10.0
@@ -191,13 +202,16 @@ class TabletServer:
             unreachable=lambda: sorted({*network.unreachable(), *peers.seeking()}),
             found=network.learn_listed,
         )
+        health = Health(Liveness(loop), Readiness(manager, heartbeats, self._stop.is_set).reasons)
+        add_health_service(HealthServicer(health, READY_SERVICES, LIVE_SERVICES), server)
         connections = ConnectionBound(port)
         metrics = Metrics(
             manager, memory, writes, maintenance, jobs, gil, scrub, peers, checks, connections, heartbeats
         )
 
         if options.metrics_port >= 0:
-            metrics.serve(options.metrics_port)
+            metrics.serve(options.metrics_port, options.metrics_host, health)
+            _log.info("P %s metrics and health at %s port %d", uuid, options.metrics_host, metrics.port)
         await manager.start()
         await peers.listen(host, options.peer_port)
         await server.start()

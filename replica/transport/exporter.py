@@ -1,14 +1,18 @@
-"""The page `/metrics` of a server or a master for Prometheus, and their metrics of gRPC calls."""
+"""The HTTP page of a server or a master: `/metrics` for Prometheus, with the metrics of gRPC calls, and `/healthz` and
+`/readyz` for probes."""
 
 from __future__ import annotations
 
+import json
+import socket as sockets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from socket import SHUT_RDWR, socket
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from threading import BoundedSemaphore, Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -17,11 +21,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.types import Code, Refused, limits
 
+from .health import Health
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
 _IDLE_S = 5.0
 _END_S = 1.0
 """How long a new connection waits for the thread of the one that it replaces; it takes some milliseconds."""
 _Connection = socket | tuple[bytes, socket]
 """What `socketserver` calls a request."""
+_ASKING = ("GET", "HEAD")
 
 
 class _Handler(WSGIRequestHandler):
@@ -38,7 +48,14 @@ class _Page(ThreadingMixIn, WSGIServer):
     callers who send a byte now and then do not keep Prometheus away."""
 
     daemon_threads = True
+    base_environ: dict[str, Any]
     request_queue_size = limits.METRICS_CONNECTIONS_MAX
+
+    def server_bind(self) -> None:
+        """Take the port. The one of `http.server` asks DNS for the machine's name, which may not answer."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
 
     def server_activate(self) -> None:
         """Begin to listen."""
@@ -83,9 +100,42 @@ class _Page(ThreadingMixIn, WSGIServer):
         """Log nothing: a caller that leaves, or says nothing, is no error of this process."""
 
 
+class _PageOfIPv6(_Page):
+    address_family = sockets.AF_INET6
+
+
+def answers(health: Health, metrics: WSGIApplication) -> WSGIApplication:
+    """The application of the page: `/healthz`, `/readyz`, and `metrics` at all other paths."""
+
+    def application(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = str(environ.get("PATH_INFO", ""))
+        if path not in ("/healthz", "/readyz"):
+            return metrics(environ, start)
+        if environ.get("REQUEST_METHOD") not in _ASKING:
+            start("405 Method Not Allowed", [("Allow", ", ".join(_ASKING)), ("Content-Length", "0")])
+            return []
+        if path == "/healthz":
+            word, problem = "live", health.liveness.problem()
+            reasons = [problem] if problem else []
+        else:
+            word, reasons = "ready", health.why_not_ready()
+        as_json = "json" in parse_qs(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
+        as_json = as_json or "application/json" in str(environ.get("HTTP_ACCEPT", ""))
+        if as_json:
+            kind, text = "application/json", json.dumps({word: not reasons, "reasons": reasons}) + "\n"
+        else:
+            kind, text = "text/plain; charset=utf-8", "\n".join(reasons or ["ok"]) + "\n"
+        body = text.encode()
+        headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
+        start("503 Service Unavailable" if reasons else "200 OK", headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    return application
+
+
 class Exporter(ABC):
-    """Serves the metrics that `collect` yields. Concurrency: `collect` runs on the page's thread; values may be a tick
-    old."""
+    """Serves the metrics that `collect` yields, and the process's health. Concurrency: `collect` runs on the page's
+    threads; values may be a tick old."""
 
     def __init__(self) -> None:
         self._server: Any = None
@@ -96,16 +146,23 @@ class Exporter(ABC):
     def collect(self) -> Iterable[Any]:
         """All metric families."""
 
-    def serve(self, port: int) -> None:
-        """Serve `/metrics` on loopback; Refused ILLEGAL_STATE if the port is taken."""
+    def serve(self, port: int, host: str = "127.0.0.1", health: Health | None = None) -> None:
+        """Serve the page, without `health` that of metrics only; Refused ILLEGAL_STATE if the port is taken, or the
+        host is not this machine's."""
         registry = CollectorRegistry()
         registry.register(self)
+        host = host.strip("[]")
+        page = _PageOfIPv6 if ":" in host else _Page
+        metrics: WSGIApplication = make_wsgi_app(registry)
+        app = metrics if health is None else answers(health, metrics)
         try:
-            app = make_wsgi_app(registry)
-            self._server = make_server("127.0.0.1", port, app, server_class=_Page, handler_class=_Handler)
+            self._server = make_server(host, port, app, server_class=page, handler_class=_Handler)
         except OSError as error:
-            what = "cannot listen for metrics: is the port taken? Choose another one by --metrics-port"
-            raise Refused(Code.ILLEGAL_STATE, what, port=port) from error
+            what = (
+                "cannot listen for metrics: is the port taken? Choose another one by --metrics-port, or another "
+                "address of this machine by --metrics-host"
+            )
+            raise Refused(Code.ILLEGAL_STATE, what, host=host, port=port, reason=error.strerror or "") from error
         self.port = self._server.server_port
         Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 

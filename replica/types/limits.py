@@ -153,8 +153,8 @@ LINK_CALLS_PER_HOST_MAX = 32
 """Bounds the requests for links whose sender this server is asking for at its address, in all and of one host. An
 answer takes some milliseconds, and a request above the bound gets a stranger's link, which ends after a second."""
 METRICS_CONNECTIONS_MAX = 32
-"""Bounds the connections of the page `/metrics`, a thread each. One that is silent for five seconds ends; if there is
-one too many, the oldest ends."""
+"""Bounds the connections of the page of metrics and health, a thread each. One that is silent for five seconds ends; if
+there is one too many, the oldest ends."""
 GRPC_CONNECTIONS_MAX = 2048
 """Bounds the gRPC connections of one server; a client process has one or two to each server. Further ones are closed at
 once."""
@@ -651,13 +651,19 @@ REQUESTS: dict[str, RequestBound] = {
     "MasterService.ChangeMasters": _CHANGE,
     "MasterService.AgreeReadTime": RequestBound(1 * _KIB, wait_s=30.0),
     "MasterService.Status": RequestBound(1 * _KIB, reply_bytes=1 * _MIB),
+    # The health service of gRPC (`replica/transport/health.py`). A call of Watch lasts as long as its caller wants.
+    "Health.Check": RequestBound(1 * _KIB),
+    "Health.List": RequestBound(1 * _KIB),
+    "Health.Watch": RequestBound(1 * _KIB),
     # Frames of the connections that OpenWrites and OpenFetch grant.
     "WriteBundle": RequestBound(GRPC_MESSAGE_BYTES_MAX, WRITES_PER_LINK_MAX, memory_factor=24),
     "FetchRequest": RequestBound(16 * _KIB, wait_s=600.0),
 }
 """Every call that a server answers, by service and method; one that is not here is refused. (Batches of consensus
 messages, `PeerBatch`, are bounded by `replica/transport/batch_bounds.py`.)"""
-TABLET_REQUEST_BYTES_MAX = max(b.bytes_max for m, b in REQUESTS.items() if m.startswith(("Tablet", "Copy", "Peer")))
+TABLET_REQUEST_BYTES_MAX = max(
+    b.bytes_max for m, b in REQUESTS.items() if m.startswith(("Tablet", "Copy", "Peer", "Health"))
+)
 """Bounds the requests of a tablet server: the longest is a scan."""
 
 

@@ -393,8 +393,8 @@ MUTANTS = (
         rows="IN-40",
         test="tests/unit/master/test_master_refused_ticks.py::test_refused_ticks_are_a_metric",
         file="replica/master/metrics.py",
-        function="Metrics.collect",
-        before="value=self._state.ticks_refused",
+        function="Metrics._of_master",
+        before="value=state.ticks_refused",
         after="value=0",
     ),
     Mutant(

@@ -539,4 +539,97 @@ MUTANTS = (
         before="timeout = _IDLE_S",
         after="seconds = _IDLE_S",
     ),
+    Mutant(
+        name="readyz answers 200 with reasons",
+        test=("tests/unit/transport/test_transport_health.py::test_page_tells_whether_the_process_lives_and_can_serve"),
+        file="replica/transport/exporter.py",
+        function="answers.application",
+        before='"503 Service Unavailable" if reasons else "200 OK"',
+        after='"200 OK"',
+    ),
+    Mutant(
+        name="page acts on any method",
+        test="tests/unit/transport/test_transport_health.py::test_page_answers_other_methods_without_acting",
+        file="replica/transport/exporter.py",
+        function="answers.application",
+        before='if environ.get("REQUEST_METHOD") not in _ASKING:',
+        after="if False:",
+    ),
+    Mutant(
+        name="hung loop counts as live",
+        test="tests/unit/transport/test_transport_health.py::test_only_a_hung_event_loop_ends_a_process",
+        file="replica/transport/health.py",
+        function="Liveness.problem",
+        before="if silent_s < LOOP_SILENT_S_MAX or self._waits_for_disk(self._thread):",
+        after="if silent_s < 10 * LOOP_SILENT_S_MAX:",
+    ),
+    Mutant(
+        name="loop that waits for the disk counts as hung",
+        test=(
+            "tests/unit/transport/test_transport_health.py::"
+            "test_loop_that_waits_for_the_disk_is_no_reason_for_a_restart"
+        ),
+        file="replica/transport/health.py",
+        function="Liveness.problem",
+        before="if silent_s < LOOP_SILENT_S_MAX or self._waits_for_disk(self._thread):",
+        after="if silent_s < LOOP_SILENT_S_MAX:",
+    ),
+    Mutant(
+        name="each probe of a hung loop posts to it",
+        test=(
+            "tests/unit/transport/test_transport_health.py::"
+            "test_loop_that_does_not_run_has_one_question_however_many_ask"
+        ),
+        file="replica/transport/health.py",
+        function="Liveness.silent_s",
+        before="if question is None or question.ran.is_set():",
+        after="if True:",
+    ),
+    Mutant(
+        name="health service is ready with reasons",
+        test="tests/unit/transport/test_transport_health.py::test_health_service_answers_for_each_name",
+        file="replica/transport/health.py",
+        function="HealthServicer._status",
+        before="return _Status.NOT_SERVING if self._health.reasons() else _Status.SERVING",
+        after="return _Status.SERVING",
+    ),
+    Mutant(
+        name="watchers without a bound",
+        test="tests/unit/transport/test_transport_health.py::test_watch_tells_each_change_and_is_bounded",
+        file="replica/transport/health.py",
+        function="HealthServicer.Watch",
+        before="if self._watchers >= WATCHERS_MAX:",
+        after="if False:",
+    ),
+    Mutant(
+        name="master is unready during an election",
+        test=(
+            "tests/unit/master/test_master_readiness.py::"
+            "test_master_without_a_leader_is_ready_for_as_long_as_elections_take"
+        ),
+        file="replica/master/readiness.py",
+        function="Readiness.reasons",
+        before="if silent_s <= LEADERLESS_S_MAX:",
+        after="if silent_s <= 0:",
+    ),
+    Mutant(
+        name="server is ready before it is registered",
+        test=(
+            "tests/process/test_ready_process.py::test_server_is_ready_once_registered_and_stays_so_without_its_master"
+        ),
+        file="replica/server/readiness.py",
+        function="Readiness.reasons",
+        before="if manager.options.masters and not beats.registered:",
+        after="if False:",
+    ),
+    Mutant(
+        name="quiescing server is ready",
+        test=(
+            "tests/process/test_ready_process.py::test_server_is_ready_once_registered_and_stays_so_without_its_master"
+        ),
+        file="replica/server/readiness.py",
+        function="Readiness.reasons",
+        before="if manager.quiescing:",
+        after="if False:",
+    ),
 )

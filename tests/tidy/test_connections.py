@@ -9,7 +9,7 @@ from tests.tidy.test_layers import ROOT, nodes_of, source_files
 ONE_PLACE = "replica/rpc/connections.py"
 ELSEWHERE = {
     "replica/types/kafka_reach.py": "asks whether Kafka's port answers, before Kafka's own client connects",
-    "replica/transport/exporter.py": "the page for Prometheus, on loopback, with a bound on its connections",
+    "replica/transport/exporter.py": "the page for Prometheus and probes, with a bound on its connections",
     "replica/rpc/connection_bound.py": "looks at sockets that exist, and ends some",
     "infra/local/control.py": "how commands reach the supervisor of the local stack, on loopback",
     "infra/local/ports.py": "looks for ports that are free, and connects to nobody",

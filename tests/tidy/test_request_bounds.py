@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from grpc_health.v1 import health_pb2
+
 from nyala.replica.rpc import pb
 from nyala.replica.rpc.call_costs import arrival_cost
 from nyala.replica.rpc.request_fields import RULES, rule_of
@@ -63,7 +65,7 @@ FRAMES = ("WriteBundle", "FetchRequest")
 def _methods() -> dict[str, Any]:
     return {
         f"{service.name}.{method.name}": method.input_type
-        for service in pb.DESCRIPTOR.services_by_name.values()
+        for service in (*pb.DESCRIPTOR.services_by_name.values(), *health_pb2.DESCRIPTOR.services_by_name.values())
         for method in service.methods
     } | {name: pb.DESCRIPTOR.message_types_by_name[name] for name in FRAMES}
 

@@ -46,6 +46,7 @@ ALONE = {
     "replica/rpc/wire_fields.py": PURE,
     "replica/server/heartbeats/other_masters.py": PURE,
     "replica/server/heartbeats/seeking.py": PURE,
+    "replica/server/readiness.py": PURE,
     "replica/server/runtime/channels.py": SHARED,
     "replica/server/runtime/recent_maximum.py": SHARED,
     "replica/server/runtime/tasks.py": SHARED,

@@ -101,6 +101,10 @@ class Heartbeats:
         self.replies_refused = 0
         """The replies and orders that were dropped, because no master sends them."""
         self.booting = True
+        self.registered = False
+        """Whether a leading master has taken a heartbeat of this process."""
+        self.refusal = ""
+        """Why a master refused the last heartbeat that was refused for another reason than that it does not lead."""
 
     @property
     def masters(self) -> set[Address]:
@@ -179,7 +183,9 @@ class Heartbeats:
                 master_uuid = "" if code is Code.INVALID_NAME else reply.master_uuid
                 if error is not None:
                     state.not_taken()
+                    self.refusal = self.refusal if code is Code.NOT_LEADER else str(error)
                 else:
+                    self.registered = True
                     await self._remember(reply)
                     first = state.taken(reply)
                     for listing in reply.found:

@@ -234,7 +234,7 @@ def test_refused_ticks_are_a_metric() -> None:
     async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
         world.master.ticks_refused = 3
         with closing(RequestChecks()) as checks:
-            metrics = Metrics(world.master, checks, ConnectionBound(1), CollectionPauses())
+            metrics = Metrics(checks, ConnectionBound(1), CollectionPauses(), world.master)
             families = {f.name: f for f in metrics.collect()}
         assert families["nyala_master_ticks_refused"].samples[0].value == 3
 
@@ -248,7 +248,7 @@ def test_reports_are_metrics() -> None:
     async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
         def told(*names: str) -> list[float]:
             with closing(RequestChecks()) as checks:
-                metrics = Metrics(world.master, checks, ConnectionBound(1), CollectionPauses())
+                metrics = Metrics(checks, ConnectionBound(1), CollectionPauses(), world.master)
                 families = {f.name: f for f in metrics.collect()}
             return [families[f"nyala_master_{name}"].samples[0].value for name in names]
 

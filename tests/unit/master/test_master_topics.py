@@ -381,7 +381,7 @@ def test_metrics_of_a_master_say_what_its_status_says_of_kafka() -> None:
     masters.state.kafka = made
     checks, connections = RequestChecks(), ConnectionBound(1)
     checks.late, connections.ended = 3, 4
-    metrics = Metrics(masters.state, checks, connections, CollectionPauses())
+    metrics = Metrics(checks, connections, CollectionPauses(), masters.state)
     metrics.serve(0)
     try:
         with (

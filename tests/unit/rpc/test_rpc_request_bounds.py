@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from google.protobuf import message_factory
+from grpc_health.v1 import health_pb2
 
 from nyala.replica.rpc import check_fields, checked_request, count_fields, pb
 from nyala.replica.rpc.request_bounds import check_size, many_fields
 from nyala.replica.types import Code, Refused, limits
+
+SERVICES = {**pb.DESCRIPTOR.services_by_name, **health_pb2.DESCRIPTOR.services_by_name}
 
 
 def message_of(method: str) -> Any:
@@ -18,8 +21,7 @@ def message_of(method: str) -> Any:
     if "." not in method:
         return getattr(pb, method)
     service, _, name = method.partition(".")
-    call = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
-    return message_factory.GetMessageClass(call.input_type)
+    return message_factory.GetMessageClass(SERVICES[service].methods_by_name[name].input_type)
 
 
 def unknown(length: int) -> bytes:
