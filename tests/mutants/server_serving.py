@@ -35,7 +35,7 @@ MUTANTS = (
         test="tests/unit/server/test_server_row_rate.py::test_status_of_a_replica_has_its_rates",
         file="replica/server/requests/scans.py",
         function="Scans.scan",
-        before="hosted.rows_read += chunk.rows",
+        before="hosted.rows_read += chunk.rows + chunk.link_rows",
         after="pass",
     ),
     Mutant(

@@ -57,20 +57,31 @@ def disowned(mutant: Mutant) -> str:
 
 
 def misplaced(mutant: Mutant) -> str:
-    """Return what is wrong with the texts of a mutant; empty if each occurs once where it should."""
+    """Return what is wrong with the texts of a mutant; empty if each occurs once where it should, and what stands there
+    instead leaves Python behind."""
     try:
-        mutated(mutant)
+        for file, source in mutated(mutant).items():
+            if file.endswith(".py"):
+                ast.parse(source, file)
     except (Stale, OSError, SyntaxError) as error:
         return str(error)
     return ""
 
 
-def test_each_mutant_stands_where_its_row_says_and_its_test_claims_a_row_of_it() -> None:
+@pytest.mark.parametrize("quarter", range(4))
+def test_each_mutant_stands_where_its_row_says_and_its_test_claims_a_row_of_it(quarter: int) -> None:
     """Goal: a rename that leaves a mutant behind is reported at once, and the test that turns red for a row is the one
-    that shows it. Method: all tables against sources, tests, their docstrings and heads of scripts."""
+    that shows it. Method: all tables against sources, tests, their docstrings and heads of scripts; the rows of a test
+    file are in one quarter, so that it is parsed once."""
+    mutants = sorted(all_mutants(), key=lambda mutant: mutant.test)
+    begin, end = (len(mutants) * q // 4 for q in (quarter, quarter + 1))
+    assert {m.name: wrong for m in mutants[begin:end] if (wrong := misplaced(m) or disowned(m))} == {}
+
+
+def test_names_of_mutants_are_told_apart() -> None:
+    """Goal: a name means one mutant. Method: all tables."""
     mutants = all_mutants()
-    assert mutants and {m.name: wrong for m in mutants if (wrong := misplaced(m) or disowned(m))} == {}
-    assert [name for name, times in Counter(m.name for m in mutants).items() if times > 1] == []
+    assert mutants and [name for name, times in Counter(m.name for m in mutants).items() if times > 1] == []
 
 
 def test_row_without_its_test_or_with_rows_of_another_one_is_told() -> None:
@@ -85,6 +96,13 @@ def test_row_without_its_test_or_with_rows_of_another_one_is_told() -> None:
     assert "claimed by none" in disowned(row("TC-99", script)) and not disowned(row("TC-99, CC-03", script))
     assert "no test" in disowned(row("", f"{here}_gone")) and "no test" in disowned(row("", "tests/gone.py::test_x"))
     assert "No such file" in misplaced(row("", here))
+
+
+def test_row_that_leaves_no_python_behind_is_told() -> None:
+    """Goal: a row whose text after no longer fits the line around it is reported before anybody runs it. Method: a
+    text before that has become a part of a longer one."""
+    edit = Edit(file="tests/mutants/mutant.py", function="source_of", before="(ROOT / file)", after="pass")
+    assert "invalid syntax" in misplaced(Mutant(name="x", test="", **vars(edit)))
 
 
 SOURCE = """\
