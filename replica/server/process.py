@@ -57,6 +57,7 @@ from nyala.replica.types import (
     started_pool,
 )
 from nyala.replica.types.process import log_to_stderr, raise_open_files_limit
+from nyala.replica.wal import LogThreads
 
 from .copies.copy_jobs import CopyJobs, CopyRequester
 from .copies.copy_service import CopyServicer
@@ -121,6 +122,7 @@ class TabletServer:
 
         post = LoopPost(loop, self._fatal)
         heavy = started_pool(options.heavy_threads, "heavy")
+        log_threads = LogThreads()
         network = PeerNetwork(uuid, address, soon=post.microtasks.soon)
         channels = Channels()
         requests: CopyRequester
@@ -133,6 +135,7 @@ class TabletServer:
             hybrid_clock=self._hybrid_clock,
             post=post,
             heavy=heavy,
+            log_threads=log_threads,
             send=network.send,
             pulse=network.pulse,
             learn_config=network.learn_config,
@@ -251,6 +254,7 @@ class TabletServer:
         await network.close()
         await channels.close()
         heavy.shutdown(wait=False, cancel_futures=True)
+        log_threads.close()
         return 0
 
     # --------------------------------------------------------------------------------------------------------- parts

@@ -12,6 +12,7 @@ from nyala.replica.server.runtime.lanes import LoopPost
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.types import Clock, Disk, HybridClock, RaftConfig
 from tests.harness.copies import TARGET_UUID, TestClock
+from tests.harness.wal_entries import log_threads
 
 
 def new_manager(
@@ -35,6 +36,7 @@ def new_manager(
         hybrid_clock=HybridClock(clock),
         post=LoopPost(asyncio.get_running_loop(), on_fatal),
         heavy=ThreadPoolExecutor(2),
+        log_threads=log_threads(),
         send=(lambda messages: None) if sent is None else sent.extend,
         pulse=pulse,
         learn_config=learn_config,

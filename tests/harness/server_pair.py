@@ -29,6 +29,7 @@ from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet_copy import SessionFile
 from nyala.replica.tablet_copy.wire.fetch_serving import FetchServing
 from nyala.replica.tablet_copy.wire.remote_source import RemoteCopySource
+from nyala.replica.tablet_copy.wire.source_process import SourceProcess
 from nyala.replica.transport import ConnectionHandler, Listener, PeerOptions
 from nyala.replica.types import (
     Address,
@@ -42,11 +43,13 @@ from nyala.replica.types import (
     RaftConfig,
     Refused,
     SystemClock,
+    limits,
 )
 from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.patience import patience_s
 from tests.harness.rows import batch
 from tests.harness.sim_disk import SimDisk
+from tests.harness.wal_entries import log_threads
 
 TIMEOUT_S = patience_s(60.0)
 RAFT = RaftOptions(
@@ -91,7 +94,9 @@ class _TracedFetches(FetchServing):
 
     def __init__(self, server: PairedServer, copies: CopyServicer) -> None:
         super().__init__(
-            server.manager, lambda session, why: server.manager.post(lambda: copies._session_unreadable(session, why))
+            server.manager,
+            lambda session, why: server.manager.post(lambda: copies._session_unreadable(session, why)),
+            limits.COPY_FETCHES_PER_SESSION_MAX,
         )
         self._server = server
 
@@ -117,10 +122,13 @@ class _TracedCopies(CopyServicer):
     """The product's servicer, which also records the calls."""
 
     def __init__(self, server: PairedServer) -> None:
+        self._server = server
         super().__init__(server.manager, server.jobs, server.maintenance, server.grant_ticket)
-        self.fetches = _TracedFetches(server, self)
         self._note = server.note
         self._pair = server.pair
+
+    def _fetches_of(self, process: SourceProcess) -> FetchServing:
+        return _TracedFetches(self._server, self)
 
     async def StartTabletCopy(self, request: Any, context: Any) -> Any:
         if self._pair.cut and context is not None:  # not a test's own call
@@ -174,6 +182,7 @@ class PairedServer:
             hybrid_clock=HybridClock(clock),
             post=post,
             heavy=self.heavy,
+            log_threads=log_threads(),
             send=lambda messages: loop.call_soon(pair.carry, list(messages)),
             learn_config=lambda config: self.places.update((m.uuid, m.addresses) for m in config.members),
             on_copy_needed=lambda tablet_id, need: self.requests.needed(tablet_id, need),

@@ -81,6 +81,7 @@ class TabletManager:
         hybrid_clock: HybridClock,
         post: LoopPost,
         heavy: ThreadPoolExecutor,
+        log_threads: LogThreads,
         send: Callable[[list[tuple[str, Message]]], None],
         learn_config: Callable[[RaftConfig], None],
         on_copy_needed: Callable[[str, Any], None],
@@ -108,7 +109,7 @@ class TabletManager:
         self._heavy = heavy
         self._open_pool = started_pool(options.open_threads, "open")
         self._meta_pool = started_pool(options.heavy_threads, "meta")
-        self._log_threads = LogThreads()
+        self._log_threads = log_threads
         self._send = send
         self.learn_config = learn_config
         """Called with each config in force: a new member's address must be known before the config entry is sent."""
@@ -197,7 +198,6 @@ class TabletManager:
         await asyncio.gather(*(self.shutdowns.halt(h) for h in list(self.tablets.values())))
         self._open_pool.shutdown(wait=False, cancel_futures=True)
         self._meta_pool.shutdown(wait=False)
-        self._log_threads.close()
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run disk work on a thread. A failing disk ends the process, also if the caller was cancelled. Raises

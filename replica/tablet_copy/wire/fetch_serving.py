@@ -42,11 +42,16 @@ class FetchServing:
     Concurrency: `taken` from the loop's thread, `close` from any.
     """
 
-    def __init__(self, process: SourceProcess, on_unreadable: Callable[[str, Corruption], None]) -> None:
+    def __init__(
+        self,
+        process: SourceProcess,
+        on_unreadable: Callable[[str, Corruption], None],
+        threads: int = limits.COPY_FETCHES_MAX,
+    ) -> None:
         """`on_unreadable(session id, why)`: a block cannot be read; called on the connection's thread."""
         self._process = process
         self._on_unreadable = on_unreadable
-        self._pool = started_pool(limits.COPY_FETCHES_MAX, "copy-serve")
+        self._pool = started_pool(threads, "copy-serve")
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, str] = {}
         """The connections, each with the session of its ticket."""

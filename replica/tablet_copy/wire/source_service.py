@@ -53,7 +53,10 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         self._on_unreadable = on_unreadable
         self._sums = LogSums()
         self._pool = started_pool(limits.COPY_SESSIONS_MAX, "copy-begin")
-        self.fetches = FetchServing(process, self._session_unreadable)
+        self.fetches = self._fetches_of(process)
+
+    def _fetches_of(self, process: SourceProcess) -> FetchServing:
+        return FetchServing(process, self._session_unreadable)
 
     def close(self) -> None:
         """End all connections."""
