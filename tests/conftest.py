@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,10 @@ WIDTHS_AND_COLOURS = (
     "COLORTERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "GITHUB_ACTIONS", "TERM",
 )  # fmt: skip
 CLUSTERS = ("NYALA_MASTERS", "NYALA_KAFKA", "NYALA_DIR", "NYALA_CRASH_POINT", "NYALA_PAUSE_POINT")
+
+REAL = [Path(__file__).parent / name for name in ("process", "e2e")]
+LEFT_OUT = "not (process or spark or e2e)"
+"""Of `-m`, as the Makefile has it."""
 
 for name in (*WIDTHS_AND_COLOURS, *CLUSTERS):
     os.environ.pop(name, None)
@@ -46,6 +51,12 @@ settings.load_profile("nyala")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--part NUMBER/PARTS`: of the tests that the other options choose, run one part."""
     parser.addoption("--part", help="NUMBER/PARTS: run each PARTS-th test of every file, NUMBER says from which on")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The folders of the tests with real processes are not read by a run that leaves all of these out: Spark and Kafka
+    alone take a fourth of the time of collecting."""
+    return True if collection_path in REAL and LEFT_OUT in config.option.markexpr else None
 
 
 @pytest.hookimpl(wrapper=True)

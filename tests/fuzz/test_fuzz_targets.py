@@ -134,6 +134,7 @@ def test_input_of_a_number_is_the_same_in_every_run() -> None:
     assert found[0] == found[1] and len(set(found[0])) > 20
 
 
+@pytest.mark.deep
 def test_saved_inputs_are_read_back_and_repeated(tmp_path: Path) -> None:
     """Goal: a failure is kept as a file that everyone can run again. Method: it is written and read; then the command
     itself repeats inputs that break nothing."""

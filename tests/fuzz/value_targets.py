@@ -6,7 +6,7 @@ import datetime as dt
 import decimal
 import random
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 
 import pyarrow as pa
 
@@ -139,7 +139,8 @@ def spoilt_values(data: bytes, rng: random.Random) -> bytes:
     return bytes(found)
 
 
-def _foreign_streams() -> list[bytes]:
+@cache
+def foreign_streams() -> list[bytes]:
     """Return valid Arrow that no client of ours sends: other types, nesting, dictionaries, compression, nulls without
     end."""
     arrays = [
@@ -161,9 +162,6 @@ def _foreign_streams() -> list[bytes]:
     return found
 
 
-FOREIGN = _foreign_streams()
-
-
 def _spoilt_predicates(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     if rng.random() < 0.3:
         return spoilt_message(pb.ScanRequest, seeds, rng)
@@ -173,7 +171,9 @@ def _spoilt_predicates(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     if way < 0.6:
         one.values = spoilt_values(one.values, rng)
     elif way < 0.75:
-        one.values = rng.choice(FOREIGN) if rng.random() < 0.5 else spoilt_values(rng.choice(FOREIGN), rng)
+        one.values = (
+            rng.choice(foreign_streams()) if rng.random() < 0.5 else spoilt_values(rng.choice(foreign_streams()), rng)
+        )
     else:
         one.values = pb.ScanRequest.FromString(rng.choice(seeds)).predicates[0].values
     if rng.random() < 0.3:
@@ -199,7 +199,7 @@ class _Batch:
             found.append(encode_batch(pa.RecordBatch.from_arrays([*kinds, *system], schema=wire)))
         self.seeds = found
         plain = [p.data for p in (*hostile.other_messages(), *hostile.poisoned_offsets())]
-        self._others = [*found, *plain, *FOREIGN]
+        self._others = [*found, *plain, *foreign_streams()]
 
     def mutate(self, rng: random.Random) -> bytes:
         if rng.random() < 0.1:

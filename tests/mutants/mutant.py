@@ -112,7 +112,7 @@ def functions_of(source: str) -> Mapping[str, list[tuple[int, int]]]:
     return found
 
 
-def _pieces(source: str, function: str) -> list[tuple[int, int]]:
+def pieces(source: str, function: str) -> list[tuple[int, int]]:
     """Beginnings and ends, as positions in the text, of what `function` stands for."""
     if not function:
         return [(0, len(source))]
@@ -144,7 +144,7 @@ def _whole_lines(before: str, after: str) -> tuple[re.Pattern[str], str]:
 def places(source: str, edit: Edit) -> list[tuple[int, int, str]]:
     """Where the text before stands within its function: beginning, end, and what would stand there instead."""
     found = []
-    for begin, end in _pieces(source, edit.function):
+    for begin, end in pieces(source, edit.function):
         if "\n" in edit.before:
             pattern, new = _whole_lines(edit.before, edit.after)
             found += [
