@@ -41,6 +41,7 @@ def test_faults_task_repeated_after_half_doubles_nothing(road: Road) -> None:
     assert lane.letters() == []
 
 
+@pytest.mark.deep
 def test_faults_micro_batch_that_fails_when_two_of_its_tasks_have_written_ends_as_one_that_did_not(road: Road) -> None:
     """Goal: scenario 60: a task that fails for good leaves what the others wrote, which is then theirs: the repeated
     micro-batch ends as one clean run, and nobody has to take anything back. Method: of three Kafka partitions the last

@@ -119,6 +119,7 @@ def test_checkpoints_own_file_is_replaced_whole_and_a_damaged_one_is_refused(roa
             checkpoint.own()
 
 
+@pytest.mark.deep
 def test_ingest_table_dropped_and_created_again_is_refused_stopped_and_running(road: Road) -> None:
     """Goal: events of one table never enter another of its name. Method: do it between runs, and under one."""
     lane = road.lane("again")
@@ -170,6 +171,7 @@ def test_ingest_topic_recreated_between_runs_is_refused_until_the_source_is_rese
     assert lane.position().generation == 2
 
 
+@pytest.mark.deep
 def test_ingest_topic_recreated_or_deleted_under_a_running_query_ends_it(road: Road) -> None:
     """Goal: an idle query notices it too, and its error states what to do. Method: recreate under one, delete under the
     next.
@@ -196,6 +198,7 @@ def test_ingest_topic_recreated_or_deleted_under_a_running_query_ends_it(road: R
     assert set(lane.rows()) == {*range(20), *range(100, 110)}
 
 
+@pytest.mark.deep
 def test_ingest_topic_grown_is_refused_until_accepted(road: Road) -> None:
     """Goal: order of a key over partitions is never lost silently, nor are rows that wait in a new partition (scenario
     62). Method: grow between runs, accept with `latest`, grow in a run."""

@@ -256,6 +256,7 @@ def test_move_that_the_master_carries_out_is_explained(broker: KafkaBroker) -> N
         wait_until(replayed, "the history has the configs of both tablets")
 
 
+@pytest.mark.deep
 def test_topic_of_reports_that_was_deleted_is_whole_again(broker: KafkaBroker) -> None:
     """Goal: a topic of reports with records of a former cluster is mended as the rebalance job says: it is deleted, and
     the leading master makes it anew and publishes every record. Method: a record of a server that no master knows,
@@ -337,6 +338,7 @@ def test_kafka_away_nothing_stops_and_on_return_one_decision_per_need(broker: Ka
         assert cluster.masters[0].stop() == 0, "it ended by itself"
 
 
+@pytest.mark.deep
 def test_decision_of_a_master_that_was_stopped_while_it_published_is_fenced(broker: KafkaBroker) -> None:
     """Goal: scenario 35; the catalog term is the epoch. Method: three masters; the broker hangs as the leading master
     decides, which is then stopped in the midst of publishing; the broker goes on, another master leads and says the

@@ -24,6 +24,7 @@ SIZE = PlanSize(replicas=6000, tables=20, servers=60)
 PARTS = 4
 
 
+@pytest.mark.deep
 def test_driver_gets_the_plan_and_no_tablet(road: Road) -> None:
     """Goal: Spark's tasks read and plan, and the driver gets the moves that the pure planner makes of all reports, at
     a size that does not follow the tablets. Method: made reports of 2,000 tablets, in four parts: the plan beside the

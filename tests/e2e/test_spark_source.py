@@ -273,6 +273,7 @@ def test_stale_reads_of_one_spark_application_never_go_back(road: Road) -> None:
         assert {each["v"] for each in stale.load().collect()} == {turn}
 
 
+@pytest.mark.deep
 def test_spark_write_task_that_dies_after_its_first_batch_is_repeated_and_the_table_is_right(road: Road) -> None:
     """Goal: at least once over attempts: each is a client of its own, so nothing that the repeated one writes is taken
     for what the dead one wrote. Method: the workers of both tasks die after a batch that a tablet has acknowledged, and

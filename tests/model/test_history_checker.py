@@ -100,6 +100,7 @@ def random_history(rng: Random) -> list[Operation]:
     return operations
 
 
+@pytest.mark.deep
 def test_checker_agrees_with_the_obvious_twin_on_random_histories() -> None:
     """CN-24: the checker's verdict is right, and the part of a bad history that it reports is itself a contradiction.
     Method: 1,000 small histories, ties and open writes among them, against every permutation."""

@@ -168,6 +168,7 @@ def test_tablet_under_random_life_equals_twin(schema: TableSchema, seed: int) ->
     _live(_Run(seed, schema))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", few_then_deep(1, 40))
 def test_rows_about_as_long_as_they_may_be_equal_twin(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a row that would become too long by the values that it keeps is a row error, whatever the batch boundaries,

@@ -112,6 +112,7 @@ def start_those_that_died(cluster: LocalCluster) -> list[int]:
     return codes
 
 
+@pytest.mark.deep
 def test_write_said_by_many_threads_to_every_replica_over_dying_leaders_is_done_once() -> None:
     """Goal: scenario 53: every reply that is no refusal to one (client id, sequence) has the same bytes, row errors
     included, and its rows are stored once. Method: four threads say 90 writes to all three replicas, in different

@@ -82,6 +82,7 @@ def test_replicas_that_go_bad_are_copied_in_their_place_as_no_other_server_is_fr
     assert stack.pids() == pids
 
 
+@pytest.mark.deep
 def test_block_that_is_cut_short_while_it_is_mapped_costs_a_restart_and_no_row(tmp_path: Path) -> None:
     """IN-21. Goal: a read of pages that are gone ends one process, whose log says why, and the replica heals. Method:
     the block of a follower is cut to 100 bytes, and checksums are asked for: the process ends by SIGBUS with the stack

@@ -143,6 +143,7 @@ def test_each_of_three_masters_is_replaced_while_rows_are_written_and_read(three
         assert client.count(client.get_table("new"), ScanSpec()) == 0
 
 
+@pytest.mark.deep
 def test_addition_that_is_cut_off_is_repeated(three: Members) -> None:
     """MF-04. Goal: whatever dies in the middle of a change, the group goes on, and the same command completes it.
     Method: the command, the leader and the new master are killed once the new one is a member; the last two start

@@ -97,6 +97,7 @@ def test_single_master_becomes_three_with_every_table(migration: Migration) -> N
     assert migration.masters.tables() == {"old", "new", "newest"}
 
 
+@pytest.mark.deep
 def test_copies_of_a_leaderless_first_master_are_equal_and_made_at_once(migration: Migration) -> None:
     """Goal: MF-29, MF-30: nobody can lead yet, and both new masters are copied to at the same time. Method: without the
     operator's leave it is refused; with it, both copies at once; the directories hold the same config, log end and

@@ -222,6 +222,7 @@ def test_catalog_that_a_master_lost_is_not_begun_anew(masters: Masters) -> None:
         masters.level()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("point", ["copy.1", "copy.2", "copy.3", "copy.4", "copy.5"])
 def test_copy_of_the_catalog_that_dies_is_repeated_and_no_master_starts_before(masters: Masters, point: str) -> None:
     """Goal: MF-20: a copy that did not end makes no master. Method: kill the command at each step; the master there

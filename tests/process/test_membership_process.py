@@ -388,6 +388,7 @@ class Storm:
             asked.result(120)
 
 
+@pytest.mark.deep
 def test_moves_end_and_no_write_fails_while_leaders_change_all_the_time(town: Town) -> None:
     """Goal: scenarios 93 and 102: transfers, and leaders that fall in the midst of them, cost a client no write, and
     moves that go on meanwhile no false error; when they cease, all is well by itself. Method: leadership goes round, by

@@ -81,6 +81,7 @@ def test_query_has_one_time_whichever_masters_are_killed_between_its_tasks() -> 
             assert asked(masters, times, query, 1) == agreed
 
 
+@pytest.mark.deep
 def test_masters_of_the_former_version_refuse_and_keep_the_times_of_this_one() -> None:
     """IN-92. Goal: with masters of 0.2.0 a default read of Spark is refused with the remedy, and a master that goes
     back to 0.2.0 loses no time. Method: a master of 0.2.0, then of this build, of 0.2.0 and of this build again."""

@@ -61,6 +61,7 @@ def test_each_server_and_master_is_restarted_while_rows_are_written_and_read(tow
     wait_until(lambda: town.states() == [(False, False)] * 3, "nothing is left of it")
 
 
+@pytest.mark.deep
 def test_restart_that_would_interrupt_a_tablet_is_refused_and_leaves_nothing(town: Town) -> None:
     """OP-04, OP-05. Goal: an operator does not interrupt a tablet by a restart too early. Method: a server is prepared
     while another one is; once that is over, it is prepared; a tablet with one replica; a server that is told to stop

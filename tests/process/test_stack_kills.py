@@ -49,6 +49,7 @@ def test_acknowledged_rows_survive_the_death_of_everything_at_once(stack: Stack,
     stack.verify_logs(handle, tmp_path)
 
 
+@pytest.mark.deep
 def test_known_tables_are_read_and_written_while_the_master_is_dead(stack: Stack) -> None:
     """Goal: reads and writes do not need the master. Method: kill it for good; writes go on and every scan is complete,
     even over the death of a leader; a table cannot be created until it is back."""

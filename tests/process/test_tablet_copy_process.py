@@ -76,6 +76,7 @@ def test_many_copy_requests_at_once_run_one_copy() -> None:
         assert time > 0
 
 
+@pytest.mark.deep
 def test_strangers_request_does_not_replace_intact_replicas() -> None:
     """TC-28, TC-58. Goal: a process that is in no config cannot have the replicas of a tablet replaced by its own.
     Method: a fourth server makes a tablet of the same id for itself alone, in a later term, with other rows. Three

@@ -209,6 +209,7 @@ def test_condition_that_would_mean_something_else_is_refused(wrong: Any) -> None
         wrong()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("make", "says"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from nyala.replica.client.client_ids import ClientIds
 
 
@@ -26,6 +28,7 @@ def test_identities_in_use_at_once_differ() -> None:
     assert one.client_id != other.client_id
 
 
+@pytest.mark.deep
 def test_identities_are_not_inherited_by_a_forked_child() -> None:
     """Goal: a forked child does not use its parent's client ids. Method: give one back, fork, take in both; in a
     process of its own, for this one has threads, whose locks a fork would copy as they are."""

@@ -50,6 +50,7 @@ def test_answer_is_every_flight_that_departed_as_its_events_leave_it(year: pl.Da
     assert flights.differences(flights.replay(stream.head(stream.height // 2)), want)
 
 
+@pytest.mark.deep
 def test_flight_is_known_as_far_as_it_has_come(year: pl.DataFrame) -> None:
     """Goal: the board shows of a flight only what its events have told so far. Method: one flight's events, in
     order."""

@@ -86,6 +86,7 @@ def started(module: str, *line: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("module", ["nyala", "typer", "nyala.infra.cli.app", "nyala.infra.cli.tables", "grpc"])
 def test_interrupt_during_imports_is_one_line(module: str) -> None:
     """Goal: no traceback of a library, whenever it comes. Method: a process that gets SIGINT as it imports the module:

@@ -146,6 +146,7 @@ def small(monkeypatch: pytest.MonkeyPatch, kept: int, batch: int) -> None:
     monkeypatch.setattr(history_writer, "BATCH_MAX", batch)
 
 
+@pytest.mark.deep
 @given(STEPS, st.randoms(use_true_random=False), st.sampled_from([1, 3, 100]), st.sampled_from([2, 4, 100]))
 def test_replay_has_the_configs_of_the_catalog_and_knows_what_is_missing(
     steps: list[Any], rng: Any, kept: int, batch: int

@@ -219,6 +219,7 @@ def conspire(draw: st.DrawFn, tablet: Tablet) -> None:
         tablet.beat(name, lie)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", ["a stranger", "under a member's uuid", "a member"])
 @settings(max_examples=60)
 @given(st.data())

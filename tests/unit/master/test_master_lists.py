@@ -120,6 +120,7 @@ def test_every_tablet_of_a_table_is_listed_in_pages() -> None:
     assert whole(lists.table_page, master, pb.TableRequest(name="big", with_tablets=True)).tablets
 
 
+@pytest.mark.deep
 def test_every_server_is_listed_in_pages() -> None:
     """IN-80. Goal: `server list` answers with 5,000 servers' worth of records. Method: so many are known, each with
     four addresses and copies that fail; every one is listed once, and the masters with the first page only."""
@@ -137,6 +138,7 @@ def test_every_server_is_listed_in_pages() -> None:
     assert once.next
 
 
+@pytest.mark.deep
 def test_every_source_is_listed_in_pages() -> None:
     """IN-80. Goal: `source list` answers with 20,000 sources. Method: of all tables, and of one; retired ones are left
     out."""

@@ -71,6 +71,7 @@ def changes() -> list[dict[str, Record]]:
     return found
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("flushed", [True, False], ids=["from the superblock", "from the log"])
 def test_opening_a_catalog_costs_little_for_each_record(flushed: bool) -> None:
     """IN-80. Goal: a master of tens of thousands of tablets is back within seconds. Method: 2,000 tablets are read from

@@ -22,6 +22,7 @@ from tests.unit.master.test_master_lists import put, wide
 SERVER = "a" * 32
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("columns", [2, 300])
 def test_orders_are_bounded_and_every_one_is_given_in_the_end(columns: int) -> None:
     """IN-80. Goal: the orders in a heartbeat's reply are bounded, and every order is given in the end. Method: a server

@@ -76,6 +76,7 @@ class Masters:
         return agreed
 
 
+@pytest.mark.deep
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_query_never_has_two_times_whatever_is_forgotten_and_whoever_leads(seed: int) -> None:

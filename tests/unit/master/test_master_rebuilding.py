@@ -214,6 +214,7 @@ LEDGERS = st.lists(
 )
 
 
+@pytest.mark.deep
 @settings(max_examples=300)
 @given(LEDGERS, st.integers(0, 12))
 def test_position_is_ahead_of_no_tablet_and_its_generation_below_none(

@@ -179,6 +179,7 @@ class Large(Told):
         return found
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("tablets", [10, 1_000])
 def test_every_record_is_published_again_within_its_time(tablets: int) -> None:
     """Goal: the age of a record shows whether the masters still publish, and a cluster at rest costs its number of

@@ -152,6 +152,7 @@ def largest(count: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", largest(2))
 def test_reading_writer_schemas_costs_a_thread_what_is_stated(name: str) -> None:
     """IN-60. Goal: the time for a schema grows with its length and no faster. Method: schemas of 2 KB and of 200 KB,

@@ -73,6 +73,7 @@ def decode(keys: list[bytes | None], values: list[bytes | None]) -> Any:
     return decoder.decode(pa.array(keys, pa.binary()), pa.array(values, pa.binary()), offsets)
 
 
+@pytest.mark.deep
 @settings(max_examples=60)
 @given(ROWS, st.integers(0, 3))
 def test_random_rows_decode_as_fastavro_reads_them(rows: list[dict[str, Any]], skipped: int) -> None:

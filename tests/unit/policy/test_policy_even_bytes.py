@@ -41,6 +41,7 @@ def kept_sizes(view: ClusterView, moves: list[object]) -> ClusterView:
     return replace(after, tablets=tuple(replace(t, bytes_on_disk=size[t.tablet_id]) for t in after.tablets))
 
 
+@pytest.mark.deep
 @settings(max_examples=100)
 @given(st.integers(0, 1 << 30))
 def test_bytes_end_even_and_no_number_of_replicas_becomes_less_even(seed: int) -> None:
@@ -148,6 +149,7 @@ def test_plan_tells_what_its_caps_left_out(
     assert (told(plan), plan.left_out) == (moves, left_out)
 
 
+@pytest.mark.deep
 @settings(max_examples=100)
 @given(st.integers(0, 1 << 30), st.integers(1, 4), st.integers(1, 3))
 def test_plans_cut_by_caps_end_where_others_do_or_tell_that_they_do_not(seed: int, total: int, each: int) -> None:

@@ -67,6 +67,7 @@ def _first(layout: Layout, table: str | None) -> tuple[str, str, str] | None:
     return None
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(st.integers(0, 1 << 30))
 def test_plan_that_remembers_pairs_without_a_move_is_the_same_plan(seed: int) -> None:
@@ -81,6 +82,7 @@ def test_plan_that_remembers_pairs_without_a_move_is_the_same_plan(seed: int) ->
     ]
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(st.integers(0, 1 << 30))
 def test_chains_of_leader_moves_are_the_same_when_dead_ends_are_remembered(seed: int) -> None:

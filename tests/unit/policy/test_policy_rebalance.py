@@ -87,6 +87,7 @@ def carry_out(view: ClusterView, moves: list[Move]) -> ClusterView:
     return replace(view, tablets=tuple(tablets.values()))
 
 
+@pytest.mark.deep
 @settings(max_examples=80)
 @given(st.integers(0, 1 << 30))
 def test_plan_any_cluster_converges_to_a_skew_of_one(seed: int) -> None:

@@ -38,6 +38,7 @@ def test_each_kind_of_change_takes_the_committed_config_id_or_none(kind: str) ->
         assert (core.committed_config.opid == OpId(0, 0)) == (code is not Code.OK)
 
 
+@pytest.mark.deep
 def test_two_drivers_with_one_committed_config_id_never_both_succeed() -> None:
     """TC-69. Goal: of two drivers with the same committed config, the second one is refused and changes nothing.
     Method: two drivers read the same config and send different changes in any order, with the first committed before

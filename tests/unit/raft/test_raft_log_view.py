@@ -57,6 +57,7 @@ class Twin:
         return [e for e in self.entries if e.opid.index >= self.cached_from or e in self.loaded]
 
 
+@pytest.mark.deep
 def test_log_view_random_operations_equals_a_list() -> None:
     """Goal: a log view has the right terms, entries, last OpId and bytes after any history. Method: 300 random
     histories beside a list."""

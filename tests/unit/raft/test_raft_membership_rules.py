@@ -157,6 +157,7 @@ class Claims(Net):
         super().send(replace(msg, last=OpId(msg.term - 1, 10**6)) if boasts else msg)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("group", "quiet_after_ticks"),
     [

@@ -55,6 +55,7 @@ def test_role_moves_between_members_all_happen() -> None:
     assert must - rare <= seen <= DRAWN == {(old, new) for old in Role for new in ROLE_CHANGES[old]}
 
 
+@pytest.mark.deep
 def test_followers_of_a_healthy_leader_ask_for_no_vote() -> None:
     """CN-27. Goal: followers of a healthy leader ask for no votes. Method: 3,000 ticks with writes and late, reordered
     heartbeats: no vote request; then the leader stops, and one of them acts."""

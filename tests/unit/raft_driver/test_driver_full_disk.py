@@ -119,6 +119,7 @@ def test_lone_voter_with_a_full_disk_leads_again_when_there_is_room() -> None:
     assert again is not None and put_and_wait(cluster, again, b"after").opid.index > 2
 
 
+@pytest.mark.deep
 def test_replica_without_room_says_so_at_once_and_seldom_again(caplog: pytest.LogCaptureFixture) -> None:
     """CN-08. Goal: the log of a server that refuses writes for want of room tells an operator why. Method: no room in a
     follower's log for 7,000 ticks: one line at once and one 6,000 ticks later name the disk, the path and what follows;

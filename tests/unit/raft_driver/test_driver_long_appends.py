@@ -31,6 +31,7 @@ def meta_of(size: int) -> bytes:
 HALF = limits.APPEND_META_BYTES_MAX // 2
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("metas", "decoded_on_loop"),
     [

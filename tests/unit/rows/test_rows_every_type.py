@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[3]
 _names = operator.attrgetter("name")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", KEYS, ids=_names)
 def test_key_hash_of_every_type_in_every_form_is_one_and_changes_nothing(kind: Kind) -> None:
     """IN-01. Goal: a key has one hash, however its column lies in memory, and hashing writes into no caller's array.

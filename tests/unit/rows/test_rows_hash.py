@@ -69,6 +69,7 @@ def test_key_hash_golden_vectors_never_change(types: list[T], values: list[objec
     assert key_hash(arrays).tolist() == [expected]
 
 
+@pytest.mark.deep
 @settings(max_examples=150)
 @given(st.data())
 def test_key_hash_of_columns_equals_its_scalar_twin(data: st.DataObject) -> None:

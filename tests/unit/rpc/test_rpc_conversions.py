@@ -228,6 +228,7 @@ def test_decision_is_sent_with_all_that_the_leader_compares(action: Action) -> N
 HOSTILE = ("a\nb", "\x1b[2Jx", "a\0b", "\u202ereversed", "x" * 10**6, "\n" * 10**6, "")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:8]))
 @pytest.mark.parametrize("code", [Code.ILLEGAL_STATE, 4711])
 def test_error_of_a_peer_is_one_bounded_line(text: str, code: int) -> None:

@@ -177,6 +177,7 @@ def test_list_of_quarantines_takes_no_more_steps_than_is_stated(quarantines: Rea
     assert found == [q for q in everything if q.tablet_id == TABLET] and len(found) == QUARANTINES
 
 
+@pytest.mark.deep
 def test_purge_of_quarantines_takes_no_more_steps_than_is_stated(quarantines: RealDisk) -> None:
     """IN-60, IN-80. Goal: one purge removes a bounded number of files, and ends soon after its caller has left. Method:
     thirty quarantines of many files; one purge with a bound, others whose callers leave, and one that removes the rest;

@@ -428,6 +428,7 @@ def test_calls_that_make_room_had_their_turn_and_belong_to_hosts_with_more(
 STEPS = st.lists(st.tuples(st.sampled_from(["take", "take", "give", "leave"]), st.sampled_from("abc")), max_size=60)
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(STEPS)
 def test_slots_never_exceed_their_bounds_and_none_is_free_while_a_call_may_have_it(

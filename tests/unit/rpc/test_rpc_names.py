@@ -132,6 +132,7 @@ def test_no_part_that_the_depth_of_a_json_text_is_told_from_has_more_than_two_ch
         assert all(before[1] <= after[0] for before, after in pairwise(parts))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("text", [QUOTES, QUOTES[:-1], QUOTES + "\\", "[" + QUOTES, '"' + LONG], ids=range(5))
 def test_json_text_without_an_end_is_refused(text: str) -> None:
     """IN-82. Goal: a JSON text of two megabytes without an end is refused quickly. Method: escaped quotes, and plain
@@ -160,6 +161,7 @@ def levels(value: Any) -> int:
     return 0
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(VALUES, st.booleans())
 def test_depth_of_a_json_text_is_that_of_its_value(value: Any, ascii_only: bool) -> None:

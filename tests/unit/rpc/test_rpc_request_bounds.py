@@ -95,6 +95,7 @@ def test_repeated_field_has_its_bound_and_not_one_more(path: str) -> None:
             count_fields("MasterService.Heartbeat", nested(field, most + 1), message.DESCRIPTOR)
 
 
+@pytest.mark.deep
 def test_fields_are_counted_at_every_depth_where_they_may_repeat() -> None:
     """IN-60. Goal: a list within a list is counted too. Method: replicas with members with addresses, one more than a
     heartbeat may have in all, though no list is too long; the count of a small one is told."""

@@ -164,6 +164,7 @@ def most_of_get(tablet: Tablet, of_one_hash: int = 0) -> int:
     )
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("time", TIMES, ids=lambda time: time.replace(" ", "-"))
 @pytest.mark.parametrize("name", GETS, ids=lambda name: name.replace(" ", "-"))
 def test_get_takes_no_more_steps_of_a_thread_than_is_stated(name: str, time: str, tablet: Tablet) -> None:

@@ -145,6 +145,7 @@ def test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried(fault
     run_pair(scenario)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", [1, 2], ids=["block", "segment"])
 @pytest.mark.parametrize("how", ["session expired", "replica stopped"])
 def test_copy_whose_session_ends_is_told_so_and_is_retried(how: str, kind: int) -> None:

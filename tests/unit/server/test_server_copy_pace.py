@@ -72,6 +72,7 @@ class Stepped(CopyRate):
         return min(pause_s, 0.001)
 
 
+@pytest.mark.deep
 def test_ten_copies_at_once_keep_to_number_and_rate_and_leave_leaders_alone() -> None:
     """TC-11, TC-10. Goal: ten copies cause no election and delay no answer. Method: a tablet votes on both servers; ten
     other tablets are copied at once at a rate whose clock moves only when somebody waits for it. All the while no more

@@ -182,6 +182,7 @@ def _comes(sock: socket.socket) -> bytes:
     return data
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("noise", [b"\xff" * 40, (MESSAGE_BYTES_MAX + 1).to_bytes(4), b"\0\0\0\3\xff\xff\xff"])
 def test_bytes_that_are_no_request_end_their_connection_and_nothing_else(noise: bytes) -> None:
     """Goal: invalid bytes end only the connection that they came on. Method: frames too long, a message that is none;

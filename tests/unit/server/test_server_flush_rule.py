@@ -124,6 +124,7 @@ def test_flush_that_failed_is_tried_again_by_age() -> None:
     assert (held.age_s, held.log_bytes) == (0.0, 500)
 
 
+@pytest.mark.deep
 def test_server_folds_a_trickle_into_few_blocks_and_then_rests() -> None:
     """Goal: six hours of a row every two minutes leave few blocks and a log that starts at the last flush; idle hours
     after them write nothing. Method: a real tablet and its maintenance, with a clock that the test moves."""

@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 
+import pytest
+
 from nyala.replica.server.runtime.gil_watch import PERIOD_S, GilWatch, held_ms, waited_for_cpu_s
 
 
@@ -20,6 +22,7 @@ def test_hold_is_the_lateness_that_no_busy_processor_explains() -> None:
     assert waited_for_cpu_s("") == waited_for_cpu_s("0 -") == 0.0
 
 
+@pytest.mark.deep
 def test_hold_of_the_lock_is_seen_and_forgotten_by_the_recent_figure_only() -> None:
     """CC-35. Goal: the watch measures the longest hold of the interpreter's lock. Method: no other thread gets the lock
     for a while (the switch interval is an hour, and this one computes on): the watch has seen at least what exceeds its

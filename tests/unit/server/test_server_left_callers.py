@@ -72,6 +72,7 @@ def operations(work: Work, before: Work | None) -> int:
     return found
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("repeated", [True, False])
 @pytest.mark.parametrize(("work", "before", "least"), [(create, None, 10), (delete, create, 5)])
 def test_work_on_a_tablet_goes_on_when_its_caller_leaves_and_a_repetition_waits(
@@ -184,6 +185,7 @@ def done_of(maintenance: Maintenance, work: str) -> int:
     return maintenance.flushes if work == "flush" else maintenance.compactions
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("behind", ["nothing", "delete", "again"])
 @pytest.mark.parametrize("work", ["flush", pytest.param("compact", marks=pytest.mark.deep)])
 def test_maintenance_goes_on_when_its_caller_leaves_and_others_wait(work: str, behind: str) -> None:

@@ -129,6 +129,7 @@ def test_death_in_a_long_replay_makes_few_entries_suspect() -> None:
         begin()
 
 
+@pytest.mark.deep
 def test_server_that_is_killed_over_and_over_as_it_starts_loses_no_replica() -> None:
     """IN-05. Goal: kills from outside during replays, as of a supervisor without patience, convict no entry. Method:
     die at each two entries of a log, and at each three of which the last two differ: the next start applies all."""

@@ -168,6 +168,7 @@ def test_witness_keeps_its_log_while_its_data_is_slow() -> None:
     run_pair(scenario)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 def test_witness_whose_superblock_is_damaged_meanwhile_is_joined_by_its_data(hurt: Hurt) -> None:
     """IN-21. Goal: a damaged superblock does not end a witness that gets its data. Method: its blocks are held up on

@@ -111,6 +111,7 @@ def test_change_under_a_slice_is_noticed_and_no_other(pos: int, file: File) -> N
             assert file.found(lambda checks, part=column[5:5]: checks.check([part])) == set()  # type: ignore[misc]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 12, ROWS - 11])
 def test_change_under_any_rows_is_noticed_and_no_other(count: int, file: File) -> None:
     """TC-51. Goal: as above, for rows of a look-up, few or many. Method: any rows in any order, of each column and of

@@ -52,6 +52,7 @@ def rows_of(lengths: list[int], offset: int) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=INT_SCHEMA.arrow).slice(offset)
 
 
+@pytest.mark.deep
 @settings(max_examples=200, deadline=None)
 @given(shape=LENGTHS, offset=st.integers(0, 9), ids=st.sets(st.sampled_from([1, 2, 3, 4, 5, 6])))
 def test_every_run_is_as_long_as_it_may_be(shape: list[tuple[int, int]], offset: int, ids: set[int]) -> None:
@@ -137,6 +138,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Tablet:
     return tablet
 
 
+@pytest.mark.deep
 def test_scan_of_short_rows_and_giant_ones_stays_below_what_a_call_is_charged(mixed: Tablet) -> None:
     """IN-60. Goal: the size of a scan's piece follows the actual rows, so a giant row is a piece of its own. Method: a
     filter copies what it keeps, and a slice keeps half: the peak of Arrow's and Python's memory, over all pieces, is

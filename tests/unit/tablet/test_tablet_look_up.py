@@ -61,6 +61,7 @@ def got(
     return found
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("seed", few_then_deep(2, 4))
 def test_rows_by_key_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path) -> None:
@@ -92,6 +93,7 @@ def test_rows_by_key_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path)
         assert [got(tablet, schema, [key])[0] for key in keys[::5]] == wanted[: len(keys) : 5]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("seed", few_then_deep(1, 2))
 def test_rows_by_key_of_an_earlier_time_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path) -> None:

@@ -151,6 +151,7 @@ def test_memory_is_what_rows_times_and_index_take() -> None:
     assert store._index.memory_bytes > 0
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     "written, left",
     [

@@ -138,6 +138,7 @@ def test_bound_on_the_number_of_blocks_counts_sizes_and_full_blocks(
     assert blocks_max(total_bytes, bytes_max) == expected
 
 
+@pytest.mark.deep
 @settings(max_examples=300)
 @given(
     sizes=st.lists(

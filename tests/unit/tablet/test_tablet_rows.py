@@ -50,6 +50,7 @@ def _filled(count: int = 100, **more: Any) -> tuple[SimDisk, Tablet]:
     return disk, tablet
 
 
+@pytest.mark.deep
 def test_check_write_hostile_bytes_are_refused_and_leave_no_trace() -> None:
     """Goal: flipped, cut and extended payloads with right CRCs are refused or decode to a batch that can be applied;
     the server lives and a refused one changes nothing. Method: 400 random damages, each applied as an entry too."""
@@ -301,6 +302,7 @@ def test_closed_tablet_leaves_the_files_alone_and_answers_nobody_with_less_than_
     disk.close()
 
 
+@pytest.mark.deep
 def test_one_row_writes_leave_few_batches_and_bounded_memory() -> None:
     """Goal: 1000 one-row writes are not 1000 batches, and a row costs a bounded number of bytes beyond its payload.
     Method: count chunks, and memory against the rows' own bytes."""
@@ -334,6 +336,7 @@ def test_keys_of_one_hash_stay_apart_everywhere() -> None:
     disk.close()
 
 
+@pytest.mark.deep
 def test_scans_beside_apply_flush_and_compaction_see_one_moment() -> None:
     """Goal: every scan sees whole batches: all keys carry the value of one batch. Method: a writer upserts 200 keys
     with one value per batch and deletes or re-inserts a marker, while others scan, flush and compact."""

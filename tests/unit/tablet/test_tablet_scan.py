@@ -29,6 +29,7 @@ def write(tablet: Tablet, index: int, op: int, keys: range | tuple[int, ...], **
     return rows
 
 
+@pytest.mark.deep
 def test_scan_returns_what_the_twin_has_at_each_time_in_each_slice_within_each_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

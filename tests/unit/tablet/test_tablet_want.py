@@ -73,6 +73,7 @@ def test_flush_and_compaction_are_refused_for_a_want_and_done_later(work: str) -
     assert refused > 5
 
 
+@pytest.mark.deep
 def test_opening_a_tablet_without_means_is_refused_and_no_corruption() -> None:
     """IN-30. Goal: a replica that cannot be opened now is not given up. Method: an errno at each call of an opening."""
     refused = 0

@@ -80,6 +80,7 @@ class Room(threading.Semaphore):
         return True
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("streams", "power_seed"), [(1, 1), (2, 1), (2, 2), (2, 3), (5, 4)])
 def test_downloads_are_whole_and_durable_on_return(streams: int, power_seed: int) -> None:
     """Goal: row TC-51 with files that are synced beside the download. Method: files below, at and above the step of

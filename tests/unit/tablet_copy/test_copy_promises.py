@@ -148,6 +148,7 @@ def refuses_votes(disk: SimDisk) -> bool:
 CELLS = ["delete.4", "delete.5", "delete.6", "copy.1", "copy.2", "copy.3", "copy.4", "cut"]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("cell", "metadata"),
     [*((c, "there") for c in CELLS), *((c, m) for c in ("copy.1", "cut") for m in ("gone", "damaged"))],

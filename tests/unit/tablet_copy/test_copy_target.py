@@ -154,6 +154,7 @@ def test_copy_ends_ready_and_equal_to_its_source(source: Source, streams: int, o
     assert source.sessions.sessions() == []
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("power_seed", [None, 1, 2])
 @pytest.mark.parametrize("over_tombstone", [False, True])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5])

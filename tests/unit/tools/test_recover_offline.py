@@ -189,6 +189,7 @@ def test_rewrite_before_every_copy_is_there_is_refused_and_changes_nothing() -> 
     all_of.check_recovered(plan)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("power", [pytest.param(False, marks=pytest.mark.deep), True])
 @pytest.mark.parametrize("point", POINTS)
 def test_recovery_cut_off_anywhere_keeps_servers_out_and_goes_on(point: str, power: bool) -> None:

@@ -311,6 +311,7 @@ def test_forged_field_is_refused_with_a_reason_and_nothing_changes(row: Row, cap
     with_replica(row.before, scenario)
 
 
+@pytest.mark.deep
 def test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing() -> None:
     """IN-50. Goal: names are checked before messages, and one batch costs bounded time. Method: batches in which
     another server is named as sender or receiver, and one of more messages than fit an honest one: the link ends; bytes

@@ -115,6 +115,7 @@ def opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
     return found, looked.withheld
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", SHAPES)
 def test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held(name: str) -> None:
     """IN-21, CN-22. Goal: a log that was closed never opens shorter without withholding its vote, wherever its end is
@@ -335,6 +336,7 @@ def test_log_on_a_full_disk_whose_record_demands_more_than_is_left_is_not_opened
     assert opened(disk) == (entries(1, 1), OpId(1, 6))
 
 
+@pytest.mark.deep
 def test_log_that_was_cut_after_a_kill_opens_shorter_and_withholds_nothing() -> None:
     """IN-21. Goal: after a kill, a log whose newest segment is cut opens shorter without withholding its vote, as
     DESIGN.md states as a limit. Method: the newest segment of a killed log is cut at every byte from its header on.
@@ -745,6 +747,7 @@ def test_segment_that_lost_a_replacement_before_the_next_one_is_corruption(behin
     assert files_of(disk) == before
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])
 def test_segment_begun_behind_a_lost_end_is_removed_before_the_end_comes_back(cut: bool) -> None:
     """IN-21, CN-22. Goal: a replica that healed starts again. Method: the last entries are damaged, with a segment

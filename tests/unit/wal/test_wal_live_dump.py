@@ -68,6 +68,7 @@ DEEDS: dict[str, Callable[[SimDisk, Log], object]] = {
 }  # fmt: skip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("what", DEEDS)
 def test_dump_beside_a_log_that_is_collected_ends_with_what_it_could_read(what: str) -> None:
     """IN-22. Goal: a dump beside log GC, writes and deletions fails only for real damage. Method: before each single

@@ -66,6 +66,7 @@ def assert_heals(disk: SimDisk, survivors: list[int]) -> None:
     assert [e.opid.index for e in again] == [*survivors, len(survivors) + 1]
 
 
+@pytest.mark.deep
 def test_log_cut_at_every_byte_recovers_a_prefix_of_whole_entries() -> None:
     """CN-22. Goal: any cut leaves a whole-entry prefix that goes on. Method: all lengths, with zeros behind."""
     _, path, whole = small_log(close=True)
@@ -97,6 +98,7 @@ def block_ends(path: str, whole: bytes) -> list[int]:
     return [header, ends[1], ends[3], ends[6]]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("close", [True, False], ids=["closed", "preallocated"])
 def test_log_with_any_byte_flipped_gives_no_wrong_entry(close: bool) -> None:
     """CN-22. Goal: a flip is seen, wherever it is. Method: every byte, two masks; prefix, withheld or Corruption."""
@@ -438,6 +440,7 @@ def payload_bytes(gap: int) -> int:
     return next(size for size, end in ends if end % SECTOR_BYTES == SECTOR_BYTES - gap)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("gap", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("sizes", [[30], [300] * 5, [100] * 70, [9000], [2900] * 3], ids=lambda s: f"{len(s)}x{s[0]}")
 @pytest.mark.parametrize("earlier", [False, True], ids=["this build", "an earlier build"])

@@ -64,6 +64,7 @@ def threads_of(appending: int, preallocating: int = 1) -> Iterator[LogThreads]:
         assert not thread.is_alive()
 
 
+@pytest.mark.deep
 def test_three_hundred_logs_share_a_bounded_number_of_threads() -> None:
     """CN-09. Goal: the number of threads does not grow with the number of logs. Method: 300 logs are written at once,
     with more than one segment; each call of the disk counts the threads."""
