@@ -152,27 +152,19 @@ MUTANTS = (
     Mutant(
         name="server does not note the level that it hears of",
         rows="IN-93",
-        test=(
-            "tests/process/test_upgrade_process.py::"
-            "test_cluster_is_upgraded_process_by_process_and_goes_back_until_it_is_finalized"
-        ),
+        test="tests/unit/server/test_server_heartbeat.py::test_server_notes_the_highest_feature_level_that_a_master_tells",
         file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._learn_level",
         before="if level > self._identity.feature_level:",
         after="if False:",
-        on_disk=True,
     ),
     Mutant(
         name="master does not note the level in its directory",
         rows="IN-93",
-        test=(
-            "tests/process/test_upgrade_process.py::"
-            "test_cluster_is_upgraded_process_by_process_and_goes_back_until_it_is_finalized"
-        ),
+        test="tests/unit/master/test_master_files.py::test_master_notes_the_highest_feature_level_of_its_cluster",
         file="replica/master/group/file_check.py",
         function="FileChecker.belong",
         before="if level > self.instance.feature_level:",
         after="if False:",
-        on_disk=True,
     ),
 )

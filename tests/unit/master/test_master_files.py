@@ -33,7 +33,17 @@ from nyala.replica.master.group.file_check import CHECK_EVERY_S, READ_BYTES, WAY
 from nyala.replica.master.options import MasterOptions
 from nyala.replica.master.process import MasterProcess
 from nyala.replica.tablet import Superblock
-from nyala.replica.types import Address, Disk, DiskFailure, Member, OpId, RaftConfig, ReplicaError, SystemClock
+from nyala.replica.types import (
+    Address,
+    Disk,
+    DiskFailure,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    ReplicaError,
+    SystemClock,
+)
 from nyala.schemas import frame, unframe
 from tests.harness.server_pair import until
 from tests.unit.master.test_master_group import put
@@ -109,6 +119,20 @@ async def two_segments(group: CatalogGroup) -> None:
 async def whole(group: CatalogGroup, _: FileChecker) -> None:
     await group.confirm()
     assert [key for key, _ in group.catalog.items("k/")] == ["1", "2", "3"]
+
+
+def test_master_notes_the_highest_feature_level_of_its_cluster(tmp_path: Path) -> None:
+    """IN-93. Goal: once the level is finalized, a build that does not know it cannot start on a master's directory.
+    Method: a running master is told a level, and then a lower one; its directory has the first."""
+
+    async def use(group: CatalogGroup, keeper: FileChecker) -> None:
+        await keeper.belong(CLUSTER, 2)
+        await keeper.belong(CLUSTER, 1)
+        assert keeper.instance.feature_level == 2
+        with pytest.raises(Refused, match="feature-level-2"):  # for this build knows no level above 1
+            read_instance(RealDisk(tmp_path))
+
+    with_keeper(tmp_path, use)
 
 
 @pytest.mark.a_third

@@ -13,12 +13,14 @@ import grpc.aio
 import pytest
 
 from nyala.infra.local.ports import Ports
+from nyala.replica.fs import TABLET_SERVER, Instance
 from nyala.replica.rpc import pb, pb_grpc, place_to_pb
 from nyala.replica.server.heartbeats import heartbeat as heartbeat_module
 from nyala.replica.server.heartbeats.heartbeat import Heartbeats
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.runtime.channels import Channels
 from nyala.replica.server.runtime.gil_watch import GilWatch
+from nyala.replica.server.runtime.identity import Identity
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.runtime.resources import ResourceWatch
 from nyala.replica.server.tablets.manager import TabletManager
@@ -37,6 +39,8 @@ class Hearing(pb_grpc.MasterServiceServicer):
     """A master that asks for one full report and then only listens."""
 
     def __init__(self) -> None:
+        self.level = 0
+        """The finalized feature level that it tells."""
         self.full: list[list[str]] = []
         """The tablets of each full report."""
         self.beats = 0
@@ -52,7 +56,7 @@ class Hearing(pb_grpc.MasterServiceServicer):
         self.uses.add((files.used, files.limit, maps.used, maps.limit))
         if request.full_report:
             self.full.append([r.tablet_id for r in request.replicas])
-        return pb.HeartbeatReply(master_uuid="a" * 32)
+        return pb.HeartbeatReply(master_uuid="a" * 32, finalized_level=self.level)
 
 
 class Group(Hearing):
@@ -95,7 +99,7 @@ class Group(Hearing):
 
 @asynccontextmanager
 async def beating(
-    root: Path, *masters: Address, cluster_id: str = "c" * 32
+    root: Path, *masters: Address, cluster_id: str = "c" * 32, identity: Identity | None = None
 ) -> AsyncIterator[tuple[TabletManager, Any]]:
     """A server with two tablets that was told of these masters."""
     fatal: list[BaseException] = []
@@ -110,8 +114,8 @@ async def beating(
     resources.look()
     beats = Heartbeats(
         manager, channels, MemoryGuard(1 << 30, lambda: 0), GilWatch(), Address("127.0.0.1", 2),
-        process=7, identity=identity_of(manager.uuid, cluster_id), unreachable=list, found=lambda uuid, places: None,
-        resources=resources,
+        process=7, identity=identity or identity_of(manager.uuid, cluster_id), unreachable=list,
+        found=lambda uuid, places: None, resources=resources,
     )  # fmt: skip
     running = asyncio.create_task(beats.run_forever())
     try:
@@ -158,6 +162,31 @@ def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(
             assert sorted(set(numbers)) == list(numbers), "its heartbeats are numbered as they are sent"
             assert master.uses == {(30, 1000, 60_000, 65_530)}, "as the server counted them last"
             manager.tablets[OTHER] = gone
+        await server.stop(None)
+
+    asyncio.run(life())
+
+
+def test_server_notes_the_highest_feature_level_that_a_master_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-93. Goal: a server keeps the cluster's feature level, below which no build may start on its directory. Method:
+    a server that knows no level yet is told one, and then a lower one, as by a master that was away."""
+    monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
+
+    async def life() -> None:
+        identity = Identity(new_disk(), Instance(TARGET_UUID, TABLET_SERVER, "c" * 32, 0, feature_level=0))
+        master = Group("a" * 32)
+        master.leads = True
+        server = await master.start()
+        async with beating(tmp_path, master.address, identity=identity):
+            await beats_later(master)
+            assert identity.feature_level == 0
+            master.level = 1
+            await until(lambda: identity.feature_level == 1, "it notes the level")
+            master.level = 0
+            await beats_later(master)
+            assert identity.feature_level == 1
         await server.stop(None)
 
     asyncio.run(life())
