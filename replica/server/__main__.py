@@ -13,7 +13,8 @@ from .process import main
 
 
 def parse(arguments: Sequence[str]) -> ServerOptions:
-    """The options of a command line, the environment and a file; on an error, the process ends with a clear line."""
+    """Return the options, from the command line, the environment and a file. On an error, the process prints one line
+    and ends."""
     return read_options(ServerOptions, "nyala server run", "NYALA_SERVER", arguments, about="One Nyala tablet server.")
 
 

@@ -89,7 +89,7 @@ _log = logging.getLogger("nyala.server")
 EXIT_FATAL = 70
 """The exit status after a failed disk or a broken invariant, when the process must not go on."""
 READY_SERVICES, LIVE_SERVICES = ("nyala.v1.TabletService",), ("nyala.v1.PeerService", "nyala.v1.CopyService")
-"""The services that need a server that is ready, and those by which servers reach one that is not."""
+"""The services that health probes report as serving only when the server is ready, and those that serve before that."""
 HAND_OVER_S = 2.0
 LOOK_AT_FOLDERS_S = 1.0
 STOP_S = 10.0
@@ -260,7 +260,7 @@ class TabletServer:
     # --------------------------------------------------------------------------------------------------------- parts
 
     async def _until_open(self, opening: list[asyncio.Task[None]]) -> None:
-        """Wait until every tablet is open or has failed, or until the server is told to stop."""
+        """Wait until every tablet is open or has failed, or until the server shall stop."""
         stopped = asyncio.create_task(self._stop.wait())
         rest: set[asyncio.Task[Any]] = set(opening)
         while rest and not stopped.done():

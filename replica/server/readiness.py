@@ -1,4 +1,4 @@
-"""Why a tablet server cannot serve now, for probes."""
+"""The reasons why a tablet server cannot serve now, for probes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Readiness:
     manager: TabletManager
     heartbeats: Heartbeats
     ending: Callable[[], bool]
-    """Whether the process was told to end."""
+    """Whether the process was asked to end."""
 
     def reasons(self) -> list[str]:
-        """One line each; none if the server can serve."""
+        """The reasons, one line each; empty if the server can serve."""
         manager, beats = self.manager, self.heartbeats
         if manager.stopping or self.ending():
             return ["the server is stopping"]

@@ -750,7 +750,7 @@ MUTANTS = (
         file="replica/server/tablets/opening.py",
         function="settle_all",
         before="""
-           with data_trouble("data"):  # a bad folder of blocks is the end of the replicas that have any, when they open
+           with data_trouble("data"):  # a bad folder of blocks fails the replicas that have blocks, when they open
         """,
         after="""
            if True:

@@ -620,7 +620,7 @@ MUTANTS = (
         file="replica/server/tablets/manager.py",
         function="TabletManager._delete",
         before="""
-            hosted.unreadable = hosted.damaged  # if there is no room now, it is to be asked again
+            hosted.unreadable = hosted.damaged  # if the disk is full, the order comes again
         """,
         after="",
     ),
@@ -634,7 +634,7 @@ MUTANTS = (
         file="replica/server/tablets/manager.py",
         function="TabletManager._delete",
         before="""
-            if hosted.superblock.data_state is DataState.DELETED:  # only its files are not where they belong
+            if hosted.superblock.data_state is DataState.DELETED:  # only files are left to move
                 await self.settle(hosted)
         """,
         after="",

@@ -1,1 +1,1 @@
-"""Tablet copies into this server and out of it, and witnesses that they turn into replicas with data."""
+"""Tablet copies into this server and out of it, and the jobs that bring witnesses their data."""

@@ -1,4 +1,4 @@
-"""Tablet copies of one server: jobs that copy into it, and the requests of its leaders to peers that need one."""
+"""Jobs that copy tablets into this server, and the requests that its leaders send to peers which need a copy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BACKOFF_MAX_S = 10.0
 
 
 class CopyJobs:
-    """Copies into this server, on a pool of their own so that they cannot crowd out votes or writes.
+    """Copies into this server. They have a pool of their own, so that they never delay votes or writes.
 
     Concurrency: the loop's thread; each job runs in one thread of the pool and in its streams.
     """
@@ -83,8 +83,8 @@ class CopyJobs:
         return list(self._jobs.values())
 
     def start(self, request: CopyRequest, addresses: list[Address], host: str = "") -> LocalReplica:
-        """Check `request`, which came from `host`, and start its job; returns the former state here. After Refused
-        nothing has changed."""
+        """Check `request`, which came from `host`, and start its job. Returns the state that the tablet had here
+        before. If it raises Refused, nothing has changed."""
         manager = self._manager
         hosted = manager.tablets.get(request.tablet_id)
         local = self.local(request.tablet_id)
@@ -92,8 +92,9 @@ class CopyJobs:
         if refusal is not None:
             raise refusal
         if joining := self._jobs.get(request.tablet_id):
-            # The checks above refuse a request while a copy runs. So this job brings rows to a witness, whose log
-            # cannot be continued: the job is useless. The leader asks again.
+            # The checks above refuse a request while a copy runs. So the job found here brings rows to a witness. The
+            # leader asks for a copy because the witness's log cannot be continued, so that job is useless. The leader
+            # asks again.
             joining.cancel()
             what = "data is being brought to a witness here; that is cancelled"
             raise Refused(Code.ALREADY_INPROGRESS, what, tablet=request.tablet_id)
@@ -112,7 +113,8 @@ class CopyJobs:
         return local
 
     def _known_places(self, here: HealthyReplica, uuid: str) -> list[Address]:
-        """Where this server knows a voter of the tablet: the caller could name any other process as its source."""
+        """The addresses at which this server knows voters of the tablet. Only these may be a source, because the caller
+        could name any process."""
         voters = [m for config in here.configs if (m := config.member(uuid)) is not None and m.votes]
         places = [at for m in voters[:1] if (at := self._place(m)) is not None]
         return list(dict.fromkeys((*places, *(at for m in voters for at in m.addresses))))
@@ -133,11 +135,11 @@ class CopyJobs:
         )
 
     async def cancel(self, tablet_id: str, started_us: int = 0) -> CopyJob:
-        """End the tablet's job and return it: cancelled, or DONE if it was complete already.
+        """End the tablet's job and return it. It is cancelled, or DONE if it was complete already.
 
-        If the job had changed nothing, the replica stays as it was. Otherwise it is a tombstone with the last logged
-        OpId that it had. A later request starts anew. Refused NOT_FOUND if no such job runs; TIMED_OUT if the job does
-        not end in time, though it is cancelled.
+        If the job had changed nothing, the replica stays as it was. Otherwise it becomes a tombstone, which keeps the
+        replica's last logged OpId. A later request starts a new copy. Refused NOT_FOUND if no such job runs; TIMED_OUT
+        if the job does not end in time, though it is cancelled.
         """
         job = self._jobs.get(tablet_id)
         if job is None or started_us not in (0, job.started_us):
@@ -191,8 +193,9 @@ class CopyJobs:
     async def _on_pool(
         self, job: CopyJob, work: Callable[[], None], hosted: HostedTablet | None = None
     ) -> BaseException | None:
-        """Run `work` on the pool when there is a place for it; returns its error, or None. If it was cancelled before,
-        the error says so. OVERLOADED if this server has no room for the replica `hosted` any more."""
+        """Run `work` on the pool when a place is free; returns its error, or None. If the job was cancelled before
+        that, the error says so. The error is OVERLOADED if this server has no room for the replica `hosted` any
+        more."""
 
         if job.cancelled.is_set():
             return copy_cancelled(job.tablet_id)
@@ -228,7 +231,7 @@ class CopyJobs:
         job.ended.set()
 
     async def _settle(self, hosted: HostedTablet) -> None:
-        """After a failed copy, take the state from the disk. A replica that was not changed goes on."""
+        """Take the state from the disk after a failed copy. A replica that the copy had not changed runs on."""
         try:
             await self._settle_as_found(hosted)
         except (Corruption, Refused) as error:
@@ -237,7 +240,7 @@ class CopyJobs:
 
     async def _settle_as_found(self, hosted: HostedTablet) -> None:
         manager, tablet_id = self._manager, hosted.tablet_id
-        # The replica may be stopping for another reason, and its last flush be writing the superblock.
+        # The replica may be stopping for another reason, and its last flush may be writing the superblock now.
         async with hosted.transition:
             if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:
                 if not await manager.in_thread(lambda: Superblock.exists(manager.disk, tablet_id)):
@@ -347,7 +350,7 @@ class CopyJobs:
                 close()
 
     async def run_join(self, job: CopyJob, work: Callable[[], None]) -> BaseException | None:
-        """Run `work`, which joins rows to a witness, on the pool; returns its error, or None. The job is listed, and
+        """Run `work` on the pool, which brings a witness its rows; returns its error, or None. The job is listed, and
         can be cancelled."""
         if job.tablet_id in self._jobs:
             return Refused(Code.ALREADY_INPROGRESS, "the tablet is being copied here", tablet=job.tablet_id)
@@ -364,7 +367,8 @@ class CopyJobs:
 
 
 class CopyRequester:
-    """StartTabletCopy from this server's leaders to peers: one at a time per peer, with back-off per tablet and peer.
+    """Sends StartTabletCopy for this server's leaders to their peers: one call at a time per peer, with back-off per
+    tablet and peer.
 
     Concurrency: the loop's thread.
     """
@@ -386,7 +390,8 @@ class CopyRequester:
         self._tasks = Tasks(manager.on_fatal)
 
     def needed(self, tablet_id: str, need: CopyNeeded) -> None:
-        """A leader here found that a peer needs a copy. The core asks again by itself, so a request may be dropped."""
+        """Take the request of a leader here whose peer needs a copy. It may be dropped, because the Raft core asks
+        again."""
         key, now = (tablet_id, need.peer_uuid), self._manager.clock.monotonic_us() / 1_000_000
         at, backoff = self._next.get(key, (0.0, BACKOFF_FIRST_S))
         if need.peer_uuid in self._busy or now < at or self._manager.stopping:

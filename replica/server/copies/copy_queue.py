@@ -13,22 +13,23 @@ from ..tablets.hosted import CopyJob
 
 
 def check_waiting(jobs: Iterable[CopyJob], host: str) -> None:
-    """Refused(OVERLOADED) if as many copies wait as may, in all or of those that this host asked for. Pure."""
+    """Raise Refused(OVERLOADED) if the queue is full, in all or for this host. Pure."""
     waiting = [job.host for job in jobs if job.progress.waits and job.host]
     for whose, count, most in (
         ("", len(waiting), limits.COPIES_WAITING_MAX),
         (f" that host {host} asked for", waiting.count(host), limits.COPIES_WAITING_PER_HOST_MAX),
     ):
         if count >= most and host:
-            what = f"as many copies{whose} wait at this server as may: ask again when some of them have ended"
+            what = f"the queue of copies{whose} is full here; nothing was changed: ask again when some have ended"
             raise Refused(Code.OVERLOADED, what, waiting=count, max=most)
 
 
 class CopyQueue:
-    """Gives each free place to the host with the fewest running copies, and among equals to the host that got one
-    longest ago. So a host that asks for many copies delays those of another host by one copy of its own.
+    """Gives each free place to the host with the fewest running copies. If several hosts have equally few, the one that
+    has waited longest since its last place gets it. So a host that asks for many copies delays another host by one copy
+    at most.
 
-    A server's own jobs, which bring rows to witnesses, count as those of one more host, with an empty name.
+    The server's own jobs bring rows to witnesses. They count as those of one more host, with an empty name.
     Concurrency: the loop's thread.
     """
 

@@ -28,7 +28,7 @@ from ..tablets.manager import TabletManager
 from .copy_jobs import CopyJobs
 
 FLUSH_WAIT_S = 30.0
-"""The time that a session which needs a flush waits for entries that are committed and not applied yet."""
+"""The longest wait of a session that needs a flush for committed entries to be applied."""
 
 
 class CopyServicer(SourceServicer):
@@ -77,7 +77,8 @@ class CopyServicer(SourceServicer):
         )
 
     async def _ready(self, tablet_id: str, wanted: CopyWanted) -> SourceReplica:
-        """A running replica here, flushed and with its config saved as far as the copy needs; Refused if none runs."""
+        """Return a running replica, flushed and with its config saved as far as the copy needs. Refused if none runs
+        here."""
         hosted = self._manager.get(tablet_id)
         replica, tablet = hosted.serving()
         if tablet.flush_opid < wanted.flushed and replica.is_leader:

@@ -1,8 +1,8 @@
 """Brings witnesses of this server their rows while they vote and log, and joins them by a short restart.
 
-Every 0.2 s the configs in force are compared with the jobs. A witness that should get rows and has no job gets one,
-which copies from its leader. If a witness should no longer get rows, its job is cancelled. So leaders need not know of
-jobs. CC-52, CC-53.
+Every 0.2 s the server compares the configs in force with its jobs. If a witness should get rows and has no job, the
+server starts one, which copies from the leader. If a witness should no longer get rows, the server cancels its job. So
+leaders need not know of jobs. CC-52, CC-53.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("nyala.server")
 
 LOOK_S = 0.2
 LOG_WAIT_S = 60.0
-"""The time that a join waits until its own log has the blocks' flush position."""
+"""The longest wait at the end of a job for the witness's own log to reach the blocks' flush position."""
 
 
 def wants_data(hosted: HostedTablet) -> bool:
@@ -138,7 +138,7 @@ class WitnessDataJobs:
         async with hosted.transition:
             if job.cancelled.is_set() or manager.stopping or not wants_data(hosted):
                 raise copy_cancelled(hosted.tablet_id)
-            hosted.opening = True  # so that no report says meanwhile that there is no replica here
+            hosted.opening = True  # no report may say meanwhile that there is no replica here
             try:
                 end = await manager.shutdowns.halt(hosted)
                 if end < whole.flush_opid:

@@ -1,1 +1,1 @@
-"""Heartbeats to all masters: reports out, orders in."""
+"""Heartbeats to all masters: this server sends reports, and carries out the orders in the replies."""

@@ -73,10 +73,11 @@ class Heartbeats:
         unreachable: Callable[[], Sequence[str]],
         found: Callable[[str, Sequence[Address]], None],
     ) -> None:
-        """`identity`: this server's, which joins the first cluster whose masters answer.
+        """`identity`: this server's identity. It joins the first cluster whose masters answer.
 
-        `process`: a number by which masters tell this process's heartbeats from another one's. `unreachable()`: the
-        servers that this one cannot reach; `found(uuid, addresses)`: called with the addresses that a master names.
+        `process`: a number by which masters distinguish this process's heartbeats from those of another process.
+        `unreachable()`: the servers that this one cannot reach; `found(uuid, addresses)`: called with the addresses
+        that a master names.
         """
         self._manager = manager
         self._channels = channels
@@ -99,12 +100,12 @@ class Heartbeats:
         self._former: frozenset[Address] = frozenset()
         self._order_tasks = Tasks(manager.on_fatal)
         self.replies_refused = 0
-        """The replies and orders that were dropped, because no master sends them."""
+        """The number of replies and orders that were dropped, because no honest master sends them."""
         self.booting = True
         self.registered = False
         """Whether a leading master has taken a heartbeat of this process."""
         self.refusal = ""
-        """Why a master refused the last heartbeat that was refused for another reason than that it does not lead."""
+        """The reason of the last refused heartbeat, except that the master does not lead."""
 
     @property
     def masters(self) -> set[Address]:
@@ -124,8 +125,8 @@ class Heartbeats:
         group.create_task(self._one_master(group, master, listed))
 
     def _hear_of_masters(self, group: asyncio.TaskGroup, reply: pb.HeartbeatReply) -> None:
-        """Begin a loop for every master in a reply of our cluster that has none. An added master may lead later, when
-        those of `--masters` are gone [MF-32]."""
+        """Begin a loop for every master that a reply of our cluster names and that has none. An added master may lead
+        later, when those of `--masters` are gone [MF-32]."""
         if not reply.cluster_id or self._identity.cluster_id not in ("", reply.cluster_id):
             return
         listed = [(place.uuid, addresses_from_pb(place.addresses)) for place in reply.masters]
@@ -136,7 +137,7 @@ class Heartbeats:
             self._begin(group, master, uuid)
 
     async def _remember(self, reply: pb.HeartbeatReply) -> None:
-        """Store the masters that the leading one names, if they have changed: only its reply is not an error."""
+        """Store the masters that the leading one names, if they have changed. Other masters answer with an error."""
         listed = tuple(address for place in reply.masters for address in addresses_from_pb(place.addresses))
         if not listed or listed == self._listed:
             return
@@ -211,8 +212,8 @@ class Heartbeats:
             await asyncio.sleep(manager.options.heartbeat_ms / 1000)
 
     async def _refusal(self, reply: pb.HeartbeatReply) -> Refused | None:
-        """The reason why this master's reply is not used: the master refused us, or we refuse it. None if it is
-        used."""
+        """The reason why this server does not use the master's reply: either of them refused the other. None if it uses
+        the reply."""
         error, own = error_from_pb(reply.error), self._identity.cluster_id
         if error is not None and error.code is not Code.WRONG_CLUSTER and own and reply.cluster_id not in ("", own):
             return Refused(
@@ -266,7 +267,7 @@ class Heartbeats:
 
     async def _beat(self, master: Address, master_uuid: str, report: Report, seeker: Seeker) -> pb.HeartbeatReply:
         manager, sequence = self._manager, next(self._sequence)
-        free = await asyncio.to_thread(os.statvfs, manager.options.root)  # a mount may hang, but the loop must not
+        free = await asyncio.to_thread(os.statvfs, manager.options.root)  # on a thread, because a mount may hang
         request = pb.HeartbeatRequest(
             dest_uuid=master_uuid,
             server_uuid=manager.uuid,
@@ -304,11 +305,11 @@ class Heartbeats:
         known, level = self._manager.catalog_term, build_level()
         if too_far(known, reply.catalog_term):
             # Decisions of lower terms would count as old for ever.
-            what = "the master names a term that no group can have reached, its reply was not used: look at that master"
+            what = "the master names a term that no group can have reached. Its reply was not used. Look at that master"
             raise Refused(Code.CORRUPTION, what, catalog_term=reply.catalog_term, known=known)
         if reply.finalized_level > level and not reply.error.code:
             # This build could not open a directory that has that level.
-            what = "the master names a level above this build's, its reply was not used: look at that master, or start "
+            what = "the master names a level above this build's. Its reply was not used. Look at that master, or start "
             what += "the newer build here"
             raise Refused(Code.CORRUPTION, what, finalized_level=reply.finalized_level, build_level=level)
         return reply

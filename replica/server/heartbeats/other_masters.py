@@ -1,4 +1,4 @@
-"""Finds masters that are not in `--masters`, and that another master names.
+"""Finds masters that another master names and that are not in `--masters`.
 
 The server's directory remembers where the masters are, because those of `--masters` may have been replaced. The file
 has one address on each line, and may be lost: a server without it asks the masters of `--masters`.
@@ -29,8 +29,8 @@ def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[A
 
 
 def read_known_masters(disk: Disk) -> tuple[Address, ...]:
-    """The addresses that the leading master named last, at most `limits.MASTER_ADDRESSES_MAX`; none without a file that
-    can be read. Lines that are no address are left out."""
+    """The addresses that the leading master named last, at most `limits.MASTER_ADDRESSES_MAX`. None if the file is
+    missing or cannot be read. Lines that are no address are left out."""
     try:
         lines = disk.read(KNOWN_MASTERS).decode("ascii", errors="replace").splitlines()
     except FileNotFoundError:
@@ -57,8 +57,8 @@ def write_known_masters(disk: Disk, addresses: Iterable[Address]) -> None:
 
 
 def former_masters(former: frozenset[Address], before: Iterable[Address], now: Iterable[Address]) -> frozenset[Address]:
-    """The masters that a leading one has named, and the leading one does not name `now`; `before`: the list before.
+    """The masters that have left the group: the leading one named them `before`, and does not name them `now`.
 
-    A master that only a follower names is none of them: the group may have been changed while it had no leader.
+    A master that only a follower names has not left: the group may have been changed while it had no leader.
     """
     return former.union(before).difference(now)

@@ -1,5 +1,5 @@
-"""Checks the files of a running server once a minute: writes small ones again from memory, fails a replica that lost a
-large one."""
+"""Checks the files of a running server once a minute. It writes small files again from memory, and fails a replica that
+lost a block or a log segment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHECK_EVERY_S = 60.0
 
 
 class FileChecker:
-    """Checks files, and writes small ones again. A tablet in transition is left alone.
+    """Checks files, and writes small ones again. It skips a tablet that is in transition.
 
     A folder is never made again, because the next start must notice that it is lost (`startup/durable_state.py`).
     Concurrency: the loop's thread; files are checked in threads.
@@ -57,8 +57,8 @@ class FileChecker:
                 self._manager.damaged(hosted, lost)
 
     def _repair_roots(self, hosted: HostedTablet, known: frozenset[str]) -> None:
-        """Write superblock, consensus metadata and the record of the log's end again from memory if their files differ
-        from it."""
+        """Write the superblock, the consensus metadata and the record of the log's end again from memory, if their
+        files differ from memory."""
         disk = self._manager.disk
         self._check_folders()
         for path in (superblock_path(hosted.tablet_id), path_of(hosted.tablet_id)):

@@ -37,8 +37,8 @@ COMPACT_AGAIN_S = 60.0
 """The pause of a tablet after a compaction that merged nothing, for example because the disk was full. Other tablets'
 compactions go on."""
 GIVE_BACK_EVERY_S = 5.0
-"""The shortest time between two such steps, because allocations wait while memory goes back to the kernel, and new
-memory must be cleared."""
+"""The shortest time between two returns of free memory to the kernel. Allocations wait during a return, and the kernel
+must clear memory that it hands out anew."""
 
 
 class Maintenance:
@@ -151,8 +151,8 @@ class Maintenance:
         return hosted.flush_history or FlushHistory(self._manager.options.log_retain_bytes)
 
     async def flush(self, hosted: HostedTablet) -> bool:
-        """Flush one tablet and run its log GC; returns whether something was flushed. Once begun it goes on when its
-        caller is cancelled."""
+        """Flush one tablet and run its log GC; returns whether something was flushed. Once it has begun, it goes on
+        even if its caller is cancelled."""
         tablet = hosted.tablet
         return tablet is not None and await self._work(hosted, tablet.flush, self._flushed)
 
@@ -167,8 +167,8 @@ class Maintenance:
         return True
 
     async def compact(self, hosted: HostedTablet) -> bool:
-        """Merge some of a tablet's blocks; returns whether any were merged. Once begun it goes on when its caller is
-        cancelled."""
+        """Merge some of a tablet's blocks; returns whether any were merged. Once it has begun, it goes on even if its
+        caller is cancelled."""
         tablet = hosted.tablet
         return tablet is not None and await self._work(hosted, tablet.compact, self._compacted)
 
@@ -181,7 +181,8 @@ class Maintenance:
     async def _work(
         self, hosted: HostedTablet, work: Callable[[], T], then: Callable[[HostedTablet, T | None], bool]
     ) -> bool:
-        """Run `work` on the maintenance thread when its turn comes, and `then` with its result, None if it has none."""
+        """Run `work` on the maintenance thread when no other work runs, and call `then` with its result. The result is
+        None if a resource or the disk was exhausted, or if the work failed its replica."""
         await self._one_at_a_time.acquire()
         if not hosted.running or hosted.tablet is None or hosted.transition.locked():  # as it waited for its turn
             self._one_at_a_time.release()
@@ -192,7 +193,8 @@ class Maintenance:
     async def _begun(
         self, hosted: HostedTablet, work: Callable[[], T], then: Callable[[HostedTablet, T | None], bool]
     ) -> bool:
-        """`_work`, from its turn on: while the thread works, no other work begins, and the tablet's files stay."""
+        """Do the part of `_work` after the wait. While the thread works, no other work begins, and the tablet's files
+        stay."""
         try:
             return then(hosted, await self._result(hosted, work))
         finally:

@@ -21,8 +21,8 @@ _log = logging.getLogger("nyala.server")
 
 LOOK_EVERY_S = 60.0
 PIECE_BYTES = 1 << 20
-"""The bytes read at once: at the default rate an eighth of a second's share, so that others hardly wait for the
-disk."""
+"""The bytes that one step reads. At the default rate this is an eighth of a second's share, so that other readers
+hardly wait for the disk."""
 CPU_SHARE = 0.1
 """The share of one core that checks may take. Log segments with many small entries cost CPU rather than reads."""
 
@@ -85,8 +85,8 @@ class Scrub:
                 return
 
     def _at_rest(self) -> Iterator[tuple[str, _AtRest]]:
-        """The files that can be checked, under names that no other block, and no other segment of the same log, ever
-        gets."""
+        """The files that can be checked now. Each has a name that no other block, and no other segment of the same log,
+        ever gets."""
         for hosted in self._manager.running():
             if hosted.tablet is not None:
                 for block in hosted.tablet.superblock.blocks:
@@ -117,13 +117,15 @@ class Scrub:
         return _AtRest(hosted, is_there, files)
 
     async def _check(self, one: _AtRest) -> bool:
-        """Whether the block or segment is intact. If it is not, and still belongs to the replica, the replica fails."""
+        """Check one block or segment; returns whether it is intact. If it is damaged and still belongs to the replica,
+        the replica fails."""
         try:
             for pieces in one.files():
                 if not await self._read(pieces, one.is_there):
                     return False
         except Corruption as error:
-            # A superblock without the block is saved, and a segment unlisted, before the files are removed.
+            # Before a file is removed, the superblock is saved without the block, or the segment is taken from the
+            # list.
             if one.is_there():
                 self.damaged += 1
                 self._manager.damaged(one.hosted, error)
@@ -150,7 +152,8 @@ class Scrub:
             self._pool.submit(pieces.close)
 
     def _next(self, pieces: Pieces) -> tuple[int | None, float]:
-        """The next piece's length, None if there is none, and the CPU that it took. In the thread."""
+        """Check the next piece, in the thread. Returns its length, or None if there is no further piece, and the CPU
+        seconds that it took."""
         began_s = self._cpu_s()
         return next(pieces, None), self._cpu_s() - began_s
 

@@ -1,4 +1,5 @@
-"""Checks the creation of a tablet: what no master of a cluster sends is refused before a file is made. Pure."""
+"""Checks the request to create a tablet. A request that no honest master sends is refused before a file is made.
+Pure."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def _check_versions(table: TableDescription) -> None:
 
 
 def _check_first(config: RaftConfig, leader_hint: str) -> None:
-    """A tablet begins with members that hold data, before the first entry of its log. A decision in its config would
-    make all members refuse the masters' decisions up to that one."""
+    """Refuse a config with which no tablet begins: its members hold data, and its log has no entry yet. If the config
+    named a decision, all members would refuse the masters' decisions up to that one."""
     members = len(config.members)
     if (config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False):
         what = "a tablet's first config is of position 0.0, was decided by nobody, and is not unsafe"

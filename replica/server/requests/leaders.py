@@ -1,4 +1,4 @@
-"""The one call that servers make to leaders on other servers: a read at a time."""
+"""The one call that servers make to leaders on other servers: a read at a given hybrid time."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from .request_deadline import RequestDeadline
 async def quarantine_list(
     manager: TabletManager, request: pb.QuarantineRequest, deadline: RequestDeadline
 ) -> pb.ListQuarantineReply:
-    """One page of the quarantines of one tablet, or of all, by path; it may be empty although there is a next one."""
+    """One page of the quarantines of one tablet, or of all tablets, by path. A page may be empty although another one
+    follows."""
 
     def some() -> tuple[list[Quarantined], str]:
         most = limits.QUARANTINES_LISTED_MAX
@@ -50,9 +51,9 @@ async def quarantine_purge(
     """Purge one tablet's quarantines; the tombstone, if it is one, keeps its term, vote and last logged OpId.
 
     At most QUARANTINE_PURGED_MAX files and folders are removed; the reply says how many are left to another purge. If
-    the caller leaves, the purge ends soon, and the tablet stays in transition until then. Refused TABLET_NOT_FOUND for
-    a tablet without a superblock, ALREADY_INPROGRESS while it is created, copied or deleted; Corruption if a superblock
-    cannot be read, because it may name any block: then nothing is removed.
+    the caller leaves, the purge ends soon. The tablet stays in transition until it has ended. Refused TABLET_NOT_FOUND
+    for a tablet without a superblock, ALREADY_INPROGRESS while it is created, copied or deleted; Corruption if a
+    superblock cannot be read, because it may name any block: then nothing is removed.
     """
     hosted = manager.tablets.get(tablet_id)
     if hosted is None:
@@ -72,6 +73,6 @@ async def quarantine_purge(
         removed, freed, remaining = await asyncio.shield(purging)
     except asyncio.CancelledError:
         deadline.leave()
-        purging.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for its error
+        purging.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller is gone
         raise
     return pb.PurgeQuarantineReply(removed=removed, bytes_freed=freed, remaining=remaining)

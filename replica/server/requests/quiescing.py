@@ -1,4 +1,4 @@
-"""Quiescing: this process gives up its leaderships, so that its end interrupts nobody."""
+"""Quiescing: this process gives up its leaderships, so that its end interrupts no client."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ TRANSFERS_MAX = 16
 TRANSFER_S = 2.0
 PAUSE_S = 0.5
 PAUSE_S_MAX = 30.0
-"""The pause between attempts to hand over what is left; it doubles, because each attempt holds up writes."""
+"""The first pause between attempts to hand over the leaderships that are left. It doubles, because each attempt delays
+writes."""
 
 
 class Progress(NamedTuple):
-    """How far a server is: the tablets that it leads, also those without another voter, and the reads under way."""
+    """The state of quiescing: the number of tablets that the server still leads, those without another voter included,
+    and of reads under way."""
 
     quiescing: bool
     leaders: int
     reads: int
     changes: int
-    """One more with each beginning and end; the first number of a process is random."""
+    """The number of changes: one more each time that quiescing begins or ends. Each process begins with a random
+    number."""
 
 
 class Quiescing:
-    """The state of one process; it begins anew with the process, because it prepares the end of that.
+    """The quiescing of one process. A restart ends it, because it only prepares the end of the process.
 
     While it lasts, this server stands for no election unless no other voter was elected for some seconds, takes over no
     leadership, and refuses reads of bounded staleness at replicas that do not lead. It hands each leadership to another
@@ -53,13 +56,13 @@ class Quiescing:
     def want(self, quiesce: bool, seen: int = 0) -> None:
         """Begin or end to quiesce. What holds already is not changed.
 
-        `seen`: the number of changes in the status that the caller saw, 0 for any. Refused(CAS_FAILED) if it is another
-        one now, also because another process has the directory since: a late request must not stop that.
+        `seen`: the number of changes in the status that the caller saw, 0 for any. Refused(CAS_FAILED) if the number is
+        another one now. It is another one in a later process, too, so a late request cannot make that process quiesce.
         """
         if quiesce == self._manager.quiescing:
             return
         if seen not in (0, self._changes):
-            what = "this server was told to quiesce, or not to, or was restarted, since its status was read; nothing "
+            what = "this server began or ended to quiesce, or was restarted, since its status was read; nothing "
             raise Refused(Code.CAS_FAILED, what + "was changed: read it again", seen=seen, changes=self._changes)
         self._changes += 1
         self._manager.quiescing = quiesce
@@ -70,11 +73,11 @@ class Quiescing:
             self._began.clear()
 
     def progress(self) -> Progress:
-        """What holds, and what is left to do."""
+        """The present state, and how much is left to do."""
         return Progress(self._manager.quiescing, len(self._led()), self._reads(), self._changes)
 
     async def run_forever(self) -> None:
-        """Hand leaderships over while this server quiesces, those too that it got meanwhile."""
+        """Hand leaderships over while this server quiesces, including those that it gets meanwhile."""
         while True:
             await self._began.wait()
             attempt, pause_s = 0, PAUSE_S
@@ -107,6 +110,6 @@ class Quiescing:
 
 
 def target_of(attempt: int, others: Sequence[str]) -> str | None:
-    """The voter that shall lead, by the number of attempts before: first the most up-to-date one (None), then each in
-    turn, because a voter on a server that quiesces too refuses."""
+    """The voter that shall lead next. At the first attempt it is the most up-to-date one (None). Later attempts name
+    each voter in turn, because a voter on another quiescing server refuses."""
     return others[(attempt - 1) % len(others)] if attempt else None

@@ -1,4 +1,4 @@
-"""The time until which a caller waits for its answer, and whether it still waits."""
+"""The deadline of a caller, and whether the caller still waits for its answer."""
 
 from __future__ import annotations
 

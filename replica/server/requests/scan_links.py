@@ -21,11 +21,11 @@ from nyala.replica.transport import GrantTicket
 from nyala.replica.types import Code, Refused, limits, started_pool
 
 _SILENCE_MS = 15_000
-"""If a client is silent for this time, its connection ends."""
+"""If the client's host acknowledges nothing for this time, the connection ends."""
 COME_S = 4.0
-"""The time in which a client opens the connection. It is longer than a client tries, and than a ticket is good."""
+"""The time in which a client must open the connection. A client gives up earlier, and the ticket expires earlier."""
 _TURN_S = 0.02
-"""The time for which a thread waits for a network that takes nothing. Then another scan gets the thread."""
+"""If the network takes no bytes for this time, the thread serves another scan."""
 _BUFFERS_MAX = 512
 """The most buffers of one call of the kernel (at most IOV_MAX, which is 1024)."""
 
@@ -44,7 +44,7 @@ class ScanLinks:
         self._handshakes = started_pool(limits.SCAN_HANDSHAKES, "scan-tls") if self._credentials is not None else None
 
     def offer(self, host: str, caller: Named | None) -> ScanLink:
-        """A connection that the caller may open; with TLS, only with the certificate of its call."""
+        """Offer a connection that the caller may open. With TLS, it must use the certificate of its call."""
         link = ScanLink(self._come_s)
         link.port, link.ticket = self._grant_ticket(partial(self._taken, link, caller), host)
         return link
@@ -69,7 +69,7 @@ class ScanLinks:
         return made
 
     def close(self) -> None:
-        """Make no more handshakes."""
+        """Refuse further handshakes."""
         if self._handshakes is not None:
             self._handshakes.shutdown(wait=False, cancel_futures=True)
 
@@ -77,7 +77,7 @@ class ScanLinks:
 class ScanLink:
     """One connection, until its scan ends.
 
-    Concurrency: the loop's thread, but `put` and `send` on one other thread at a time.
+    Concurrency: the loop's thread; `put` and `send` on one other thread at a time.
     """
 
     def __init__(self, come_s: float = COME_S) -> None:
@@ -110,7 +110,7 @@ class ScanLink:
     def secured(self, made: asyncio.Future[socket.socket]) -> None:
         """Use the connection after its handshake, if that succeeded."""
         if made.cancelled() or made.exception() is not None:
-            return  # the client reads the rows on its call
+            return  # the call brings the client its rows instead
         if self.closed:
             made.result().close()
         else:
@@ -126,12 +126,13 @@ class ScanLink:
             return False
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """Take one more batch to be sent, without copying what it refers to."""
+        """Take one more batch to send. Its buffers are not copied."""
         self._unsent = self._messages.framed(batch)
         self.rows += batch.num_rows
 
     def send(self, stop: Callable[[], None]) -> bool:
-        """Give the batch to the network; whether all of it was taken. Refused UNAVAILABLE if the client is gone."""
+        """Give the batch to the network; returns whether the network took all of it. Refused UNAVAILABLE if the client
+        is gone."""
         if self._sock is None:
             return not self._unsent
         poll = select.poll()
@@ -158,7 +159,7 @@ class ScanLink:
             self._unsent[0] = self._unsent[0][count:]
 
     async def writable(self) -> None:
-        """Return when the network takes more."""
+        """Wait until the network takes more."""
         if self._sock is None:
             return
         loop, fd = asyncio.get_running_loop(), self._sock.fileno()
@@ -175,7 +176,7 @@ class ScanLink:
             loop.remove_writer(fd)
 
     def close(self) -> None:
-        """End the connection, now or as soon as it comes."""
+        """End the connection, now or as soon as the client opens it."""
         self.closed = True
         if not self._come.done():
             self._come.set_result(False)
@@ -227,7 +228,7 @@ class _Gathered:
         """Do nothing."""
 
     def framed(self, batch: pa.RecordBatch) -> list[memoryview]:
-        """The frame of a batch in buffers, the small ones joined. All batches have one schema."""
+        """The frame of a batch as a list of buffers, with small neighbours joined. All batches have one schema."""
         if self._writer is None:
             self._writer = pa.ipc.new_stream(pa.PythonFile(self, "w"), batch.schema)
             self._writer.write_batch(batch.slice(0, 0))  # after the message of the schema, which the client has

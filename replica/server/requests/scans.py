@@ -38,21 +38,22 @@ TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
 ASK_LEADER_AGAIN_S = 1.0
 PATIENCE_S = 600.0
-"""If a reader takes no chunk for this time, its scan ends, to make room for others."""
+"""If a reader takes no chunk for this time, its scan ends, so that other scans get its place."""
 BATCHES_OF_A_TURN = 16
-"""The batches that a thread sends on a connection before another scan gets the thread."""
+"""The most batches that a thread sends on one connection before it serves another scan."""
 CATCH_UP_S = 1.0
 """The time in which a replica whose data is too old for a read may get newer data before it refuses."""
 
 T = TypeVar("T")
 
 AskLeader = Callable[[Replica, int], Awaitable[None]]
-"""(a follower here, a hybrid time): makes its leader replicate an entry at or above the time. Does not raise if the
-leader does not answer."""
+"""Called with a follower of this server and a hybrid time; makes the leader replicate an entry at or above that time.
+It does not raise if the leader does not answer."""
 
 
 async def when(start: Callable[[Callable[[Any], None]], None], timeout_s: float, what: str) -> Any:
-    """The result that `start(done)` passes to `done`; raises the Refused that it passes, or TIMED_OUT."""
+    """Return the result that `start(done)` passes to `done`. If that is a Refused, it is raised; TIMED_OUT if none
+    comes in time."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     start(lambda result: None if future.done() else future.set_result(result))
     try:
@@ -94,9 +95,9 @@ class Scans:
         catch_up_s: float = CATCH_UP_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`damaged(hosted, error)`: called when a scan finds a damaged block; it fails the replica, and peers heal
-        it. `quiescing()`: whether replicas that do not lead refuse new reads. `on_fatal`: called with an error that
-        ends the process if its caller has left; it is raised to a caller that stays."""
+        """`damaged(hosted, error)`: called when a scan finds a damaged block; it fails the replica, and peers heal it.
+        `quiescing()`: whether replicas that do not lead refuse new reads. `on_fatal`: called with an error that must
+        end the process, if the caller has left; otherwise the error is raised to the caller."""
         self._quiescing = quiescing
         self._on_fatal = on_fatal
         self._hybrid_clock = hybrid_clock
@@ -121,9 +122,10 @@ class Scans:
     ) -> AsyncIterator[pb.ScanChunk]:
         """Yield the chunks of one scan; the first has the Arrow schema, the last is marked. Raises Refused.
 
-        `offer()`: a connection on which the batches after the first may leave; None: all are chunks. The task that
-        iterates is cancelled if it takes no chunk, and the connection no bytes, for PATIENCE_S. Threads stop within one
-        piece of a block after `deadline` has passed or its caller has left; by default it is the request's timeout.
+        `offer()`: offers a connection for the batches after the first; None: all batches are chunks of the call. The
+        task that iterates is cancelled if it takes no chunk, and the connection no bytes, for PATIENCE_S. Threads stop
+        within one piece of a block after `deadline` has passed or its caller has left; by default it is the request's
+        timeout.
         """
         deadline = deadline or RequestDeadline.of(None, request.timeout_us)
         replica, tablet = hosted.serving(request.table_id)
@@ -150,8 +152,8 @@ class Scans:
     async def get(
         self, hosted: HostedTablet, request: pb.GetRequest, deadline: RequestDeadline | None = None
     ) -> pb.GetReply:
-        """The rows of some keys: at the leader, or with a staleness at any replica with data that is new enough. Raises
-        Refused."""
+        """Return the rows of some keys. The leader answers; with a staleness, any replica whose data is new enough
+        does. Raises Refused."""
         deadline = deadline or RequestDeadline.of(None, request.timeout_us)
         replica, tablet = hosted.serving(request.table_id)
 
@@ -187,8 +189,8 @@ class Scans:
 
     @contextmanager
     def _reading(self, places: CallsInFlight, hosted: HostedTablet, deadline: RequestDeadline) -> Iterator[None]:
-        """A place for one reader of a replica; Refused OVERLOADED if there is none. A damaged block fails the replica.
-        Work for the caller ends with the context."""
+        """Take a place for one reader of a replica; Refused OVERLOADED if none is free. If a block is damaged, the
+        replica fails. When the context ends, work for the caller ends."""
         with places.one(deadline.host):
             try:
                 yield
@@ -201,10 +203,10 @@ class Scans:
                 deadline.leave()
 
     async def _ready_to_read(self, replica: Replica, request: ReadTime) -> int | None:
-        """The time at which to scan, when everything up to it is applied here; None: the latest applied.
+        """Wait until this replica may be scanned, and return the time at which to scan; None: the latest applied state.
 
-        Latest: after the barrier, everything acknowledged before this call is applied. At a time: at the leader, when
-        no entry at or below that time can come any more.
+        For the latest state, it waits for the barrier: then everything acknowledged before this call is applied. For a
+        read at a time, it waits at the leader until no entry at or below that time can come any more.
         """
         timeout_s = _timeout(request.timeout_us)
         self.observe(request.propagated_time)
@@ -221,7 +223,8 @@ class Scans:
         return None
 
     async def _fresh_enough(self, replica: Replica, request: ReadTime, timeout_s: float) -> int | None:
-        """The time at which to scan, on any replica; LAGGING if this one cannot get data that is new enough in time."""
+        """Return the time at which to scan, on any replica. Refused LAGGING if this one does not get data that is new
+        enough in time."""
         mine = replica.active_config.member(replica.uuid)
         if mine is not None and not mine.holds_data:
             raise Refused(Code.LAGGING, "this replica is a witness and holds no data")
@@ -242,12 +245,12 @@ class Scans:
         return int(request.snapshot_time) or None
 
     async def _fresh_by_barrier(self, replica: Replica, request: ReadTime, timeout_s: float) -> int | None:
-        """While hybrid times are ahead of the wall clock they do not move with it, so they do not show how old data is.
-        Then only the leader answers, by a barrier."""
+        """As `_fresh_enough`, while hybrid times are ahead of the wall clock. They do not move with the wall clock
+        then, so they do not show how old data is. So only the leader answers, by a barrier."""
         if not replica.is_leader:
             ahead_s = round(self._hybrid_clock.ahead_of_wall_us() / 1e6, 3)
             raise Refused(
-                Code.LAGGING, "hybrid time is ahead of this server's wall: the leader must be asked", ahead_s=ahead_s
+                Code.LAGGING, "hybrid time is ahead of this server's wall clock: ask the leader", ahead_s=ahead_s
             )
         await when(replica.read_barrier, timeout_s, "the leader's read barrier")
         if request.snapshot_time:
@@ -256,7 +259,7 @@ class Scans:
 
     @property
     def under_way(self) -> int:
-        """Scans, reads by key and checksums that are not ended yet."""
+        """The number of scans, reads by key and checksums that have not ended yet."""
         return self.open.calls + self.getting.calls + self.summing.calls
 
     def observe(self, hybrid_time: int) -> None:
@@ -318,8 +321,8 @@ class Scans:
         link: ScanLink | None = None
 
         async def ended(work: Callable[[], T]) -> T:
-            """The result of work on a thread. Shielded: a caller that leaves must not abandon the thread, which is in
-            the middle of `batches`."""
+            """Wait for the work of a thread, and return its result. The wait is shielded: if the caller leaves, the
+            thread is still in the middle of `batches`."""
             return await asyncio.shield(begun(work))
 
         def begun(work: Callable[[], T]) -> asyncio.Future[T]:
@@ -375,8 +378,9 @@ class Scans:
         following: Callable[[], pa.RecordBatch | None],
         deadline: RequestDeadline,
     ) -> bool:
-        """[thread] Send batches on a connection, the first before those that follow; whether that was the last one.
-        False as soon as the network takes nothing, and after a turn, so that other scans get the thread."""
+        """[thread] Send `first` and the batches after it on a connection; returns whether the last batch was sent. It
+        returns False as soon as the network takes nothing, and after a number of batches, so that other scans get the
+        thread."""
         if first is not None:
             link.put(first)
         for _ in range(BATCHES_OF_A_TURN):
@@ -391,14 +395,14 @@ class Scans:
     async def checksum(
         self, hosted: HostedTablet, request: pb.ChecksumRequest, deadline: RequestDeadline | None = None
     ) -> pb.ChecksumReply:
-        """The checksum of this replica, leader or not, at a time; 0: at its applied time. It ends when the caller
-        leaves.
+        """Return the checksum of this replica at a time; 0: at its applied time. The replica need not lead. The work
+        ends when the caller leaves.
 
         Refused(INVALID_ARGUMENT) if the caller compares sums of another definition.
         """
         asked = request.definition or 1
         if asked != CHECKSUM_DEFINITION:
-            what = "this server sums rows up by another definition than the caller: run the same build on both sides"
+            what = "this server and the caller define checksums differently: run the same build on both sides"
             raise Refused(Code.INVALID_ARGUMENT, what, asked=asked, own=CHECKSUM_DEFINITION)
         deadline = deadline or RequestDeadline.of(None, request.timeout_us)
         replica, tablet = hosted.serving()
@@ -440,7 +444,7 @@ class Scans:
             await asyncio.gather(asking, return_exceptions=True)
 
     def close(self, *, wait: bool = False) -> None:
-        """Begin no more scans; `wait`: return when the threads have ended."""
+        """Refuse new scans. With `wait`, return when the threads have ended."""
         for pool in (self._pool, self._sums, self._gets):
             pool.shutdown(wait=wait, cancel_futures=True)
 

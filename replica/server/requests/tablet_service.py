@@ -132,7 +132,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         return self.write_links.grant(host_of_caller(context), caller_of(context))
 
     def _begin_write(self, request: pb.WriteRequest, done: Done) -> Callable[[], None] | None:
-        """Like `Write`, without a task. Returns a function that gives the write up, if it has to wait for its index."""
+        """Begin one write, as `Write` but without a task. If the write has to wait for its index, returns a function
+        that gives it up."""
 
         def ended(outcome: Any) -> None:
             done(self._told(pb.WriteReply, outcome) if isinstance(outcome, ReplicaError) else outcome)
@@ -204,7 +205,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
                 replica.abort_change(cas, done)
             else:
                 replica.change_config(edits, cas, decision, done)
-            # This is before the iteration ends and the entry is sent. Addresses in a refused change are not learned.
+            # The addresses are learned before this iteration of the loop ends, so before the entry is sent. Those of a
+            # refused change are not learned.
             self._manager.learn_config(replica.active_config)
 
         config = await when(change, CHANGE_TIMEOUT_S, "the config change to commit")
@@ -240,8 +242,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         return pb.ServerTimeReply(hybrid_time=self._hybrid_clock.now(), led=led)
 
     async def _led_here(self, tablet_ids: Sequence[str]) -> list[str]:
-        """Those of the tablets that this server leads, by a read barrier of each. The refusal if the first one is not
-        among them."""
+        """Return those of the tablets that this server leads, as the read barrier of each confirms. If it does not lead
+        the first one, that refusal is raised."""
 
         async def lead(tablet_id: str, timeout_s: float) -> str:
             replica, _ = self._manager.get(tablet_id).serving()
@@ -264,13 +266,13 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
     @_answered(pb.ProcessReply)
     async def IsProcess(self, request: pb.ProcessRequest, context: Context) -> pb.ProcessReply:
-        """Return whether this process sends the heartbeats with that number. A master asks that before it believes
-        one."""
+        """Return whether this process sends the heartbeats with that number. A master asks before it believes such a
+        heartbeat."""
         return pb.ProcessReply(same=request.process == self._process)
 
     @_answered(pb.QuiesceReply)
     async def Quiesce(self, request: pb.QuiesceRequest, context: Context) -> pb.QuiesceReply:
-        """Begin or end to quiesce, or neither; answer how far it is."""
+        """Begin or end quiescing, or neither; answer with its state."""
         if request.HasField("quiesce"):
             self._quiescing.want(request.quiesce, request.seen)
         return pb.QuiesceReply(**self._quiescing.progress()._asdict())
@@ -314,15 +316,15 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
             )
 
     def _check_term(self, decision_term: int) -> None:
-        """Refused(NOT_READY) for a decision of a term that no master has named to this server.
+        """Raise Refused(NOT_READY) for a decision of a term that no master has named to this server.
 
-        The tablet remembers the highest decision that it carried out, and refuses lower ones for ever. So a made-up
-        term must not get there. A master decides after it heard from the tablet's leader, which got the master's term
-        in the reply. If that reply was lost, the next one has the term.
+        The tablet remembers the highest decision that it carried out, and refuses lower ones for ever. So it must never
+        see a term that a caller made up. A master decides after it heard from the tablet's leader, which got the
+        master's term in the reply. If that reply was lost, the next one has the term.
         """
         known = self._manager.catalog_term
         if self._manager.options.masters and decision_term > known:
-            what = "no master of this cluster has told this server of the decision's term; nothing was changed"
+            what = "no master of this cluster has named the decision's term to this server; nothing was changed"
             raise Refused(Code.NOT_READY, what, term=decision_term, known=known)
 
 
@@ -345,7 +347,7 @@ async def delete_tablet(manager: TabletManager, request: pb.DeleteTabletRequest)
 
 
 async def renew_tablet(manager: TabletManager, request: pb.DeleteTabletRequest) -> pb.DeleteTabletReply:
-    """Make room for a copy in the place of a damaged replica; Refused as `TabletManager.delete`."""
+    """Make a damaged replica a tombstone, so that a copy can replace it; Refused as `TabletManager.delete`."""
     cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
     await manager.delete(request.tablet_id, cas, request.reason, damaged_only=True)
     return pb.DeleteTabletReply()

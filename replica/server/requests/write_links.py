@@ -82,7 +82,7 @@ class WriteLinks:
             link.abort()
 
     def opened(self, link: WriteLink, address: str) -> None:
-        """Count one more link. If there are too many, the one that was idle longest ends."""
+        """Count one more link. If there are too many, end the link that has been idle longest."""
         self.open.add(link)
         self.quota.add(link, address)
         if self._looking is None:
@@ -111,7 +111,7 @@ class WriteLinks:
     def _taken(self, task: asyncio.Task[Any]) -> None:
         self._connecting.discard(task)
         if not task.cancelled():
-            task.exception()  # the client went away meanwhile, and no one else needs the error
+            task.exception()  # the client left meanwhile, and no other code needs the error
 
 
 class WriteLink(FrameReader):
@@ -123,13 +123,13 @@ class WriteLink(FrameReader):
     """
 
     def __init__(self, links: WriteLinks, caller: Named | None = None) -> None:
-        """`caller`: with TLS, the holder of the certificate, to whom the ticket was granted."""
+        """`caller`: with TLS, the holder of the certificate to which the ticket was granted."""
         super().__init__(limits.GRPC_MESSAGE_BYTES_MAX, links.microtasks, links.arrivals)
         self._links = links
         self._caller = caller
         self._under_way = 0
         self._waiting: dict[int, Callable[[], None]] = {}
-        """A function that gives the write up, by the number of each write under way."""
+        """For each write under way, by its number, the function that gives it up."""
         self._ended: list[tuple[int, Any]] = []
         """(number, WriteReply or exception) of the writes whose reply has not been sent."""
         self._reading = True
@@ -204,7 +204,7 @@ class WriteLink(FrameReader):
             give_up = self._links.begin(request, partial(self._settled, number))
             if number in self._waiting:  # it has no outcome yet
                 self._waiting[number] = give_up or _nothing
-        except Exception as error:  # noqa: BLE001 - a bug, told as one
+        except Exception as error:  # noqa: BLE001 - a defect of this server, which `_reply` logs as one
             self._settled(number, error)
 
     def _settled(self, number: int, outcome: Any) -> None:
@@ -221,7 +221,7 @@ class WriteLink(FrameReader):
         bundle, whole = pb.ReplyBundle(), True
         for number, outcome in ended:
             if isinstance(outcome, BaseException):
-                _log.error("a write ended with an error that is ours", exc_info=outcome)
+                _log.error("a write ended with an error that is a defect of this server", exc_info=outcome)
                 whole = False
             else:
                 bundle.replies.add(number=number, reply=outcome)

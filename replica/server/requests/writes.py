@@ -1,4 +1,4 @@
-"""The Write call. Everything that can be refused is refused before the write gets an index."""
+"""The Write call. Every check runs before the write gets an index."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Writes:
         self.validating_bytes = 0
 
     async def write(self, hosted: HostedTablet, request: pb.WriteRequest) -> pb.WriteReply:
-        """The reply to one request for a tablet of this server. If its caller gives it up, it gets no index any
-        more."""
+        """Carry out one request for a tablet of this server, and return its reply. If the caller is cancelled before
+        the write has an index, the write is dropped."""
         outcome: asyncio.Future[pb.WriteReply | BaseException] = asyncio.get_running_loop().create_future()
         arrival = self.begin(hosted, request, lambda result: None if outcome.done() else outcome.set_result(result))
         try:
@@ -95,9 +95,10 @@ class Writes:
         return result
 
     def begin(self, hosted: HostedTablet, request: pb.WriteRequest, done: Done) -> Arrival | None:
-        """Accept one request for a tablet of this server, and call `done` once, perhaps before this returns; or raise.
+        """Accept one request for a tablet of this server, and call `done` once, perhaps before this returns. Raises if
+        it does not accept the request; `done` is not called then.
 
-        Returns the arrival, if the write has to wait for its index.
+        If the write has to wait for its index, returns its `Arrival`.
         """
         replica, tablet = hosted.serving(request.table_id)
         if not request.table_id:
@@ -109,16 +110,16 @@ class Writes:
         self._observe(request.propagated_time)
         self._memory.admit(len(request.payload) + self.validating_bytes)
         self._written()
-        # Read once: each read of this field makes another bytes object, and the tablet knows a checked batch by its
-        # identity.
+        # Read once, because each read of this field makes another bytes object. The tablet recognises a checked batch
+        # by the identity of this object.
         payload = request.payload
         size = len(payload)
         meta = _meta(request, tablet.schema)
         column_ids = meta.column_ids
 
         def check() -> Given:
-            """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also for rows that routing should not have sent
-            here."""
+            """Validate the batch. Raises Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE, also for rows that belong
+            to another tablet."""
             batch = tablet.check_write(
                 request.schema_id, column_ids, payload, request.payload_crc, request.rows, meta.ignore_null
             )
@@ -157,7 +158,7 @@ class Writes:
             bad(
                 Refused(
                     Code.TOO_LARGE,
-                    "the batch is too large: send its rows in several",
+                    "the batch is too large. Nothing was applied. Send its rows in several batches",
                     bytes=size,
                     limit=limits.BATCH_SIZE_BYTES_MAX,
                 )
@@ -165,7 +166,7 @@ class Writes:
             return None
         reply_bytes = request.rows * (ROW_ERROR_BYTES + _longest_name(tablet.schema))
         if reply_bytes > limits.WRITE_REPLY_BYTES_MAX:
-            what = "the batch has too many rows: if all of them failed, no answer could say so; send them in several"
+            what = "the batch has too many rows to report an error of each. Nothing was applied. Send several"
             bad(Refused(Code.TOO_LARGE, what, rows=request.rows, bytes=reply_bytes, limit=limits.WRITE_REPLY_BYTES_MAX))
             return None
         if not tablet.may_keep_much(meta):
@@ -190,8 +191,8 @@ class Writes:
             """Measure the kept values when all earlier writes have their index, because the result depends on those
             writes.
 
-            Entries of other leaders are applied when the barrier is passed; this leader's own are in `under_way` until
-            they are applied.
+            When the read barrier is passed, the entries of earlier leaders are applied. This leader's own entries are
+            in `under_way` until they are applied.
             """
             term = replica.term
 
@@ -231,8 +232,8 @@ class Writes:
         *,
         first: bool = False,
     ) -> None:
-        """Call `check` on a thread, and then, when all earlier writes have their index, `then`: the write gets its own,
-        or (`first`) is checked once more while it stays the first."""
+        """Call `check` on a thread. When all earlier writes have their index, call `then`. Without `first`, `then`
+        gives the write its index. With `first`, `then` checks it once more, and later writes wait meanwhile."""
         checking = asyncio.get_running_loop().run_in_executor(self._pool, check)
         self.validating_bytes += size
 
@@ -261,18 +262,19 @@ class Writes:
             hybrid_time=result.hybrid_time,
             last_offset=result.last_offset if result.last_offset is not None else -1,
             rows_applied=result.rows_applied,
-            # A repeated write of a client gets the bytes of the first reply; a source's batch may be new in part.
+            # A client's repeated write gets the bytes of the first reply. A source's batch may have been applied in
+            # part before.
             rows_replayed=result.rows_replayed if result.last_offset is not None else 0,
         )
 
 
 def need_same_generation(request: pb.WriteRequest, config: RaftConfig) -> None:
-    """Refused(STALE_GENERATION) if the tablet went on from a survivor since the query opened its source.
+    """Raise Refused(STALE_GENERATION) if the tablet was recovered from a survivor after the query opened its source.
 
-    Such a query may have begun after rows that the survivor does not have. Its first batch names no `after`. If it was
-    applied, the tablet would drop those rows as replays once a later query reads them again. A recovery moves the
-    source's position back, then reports the forced config to the masters, and then lets servers start. So a query that
-    knows the forced config has read the position after it was moved back.
+    Such a query may have begun after rows that the survivor does not have. Its first batch names no `after`. If the
+    tablet applied it, a later query would read those rows again, and the tablet would drop them as replays. A recovery
+    moves the source's position back, then reports the forced config to the masters, and then lets servers start. So a
+    query that knows the forced config read the position after it was moved back.
     """
     if generation_of(config.opid.term) > generation_of(request.config_term):
         what = (

@@ -12,7 +12,8 @@ CHANNELS_MAX = 256
 
 
 class Channels:
-    """A bounded cache of channels, made anew when this process has new credentials. Concurrency: the loop's thread."""
+    """A bounded cache of channels. When this process has new credentials, the cache makes new channels. Concurrency:
+    the loop's thread."""
 
     def __init__(self) -> None:
         self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}

@@ -1,8 +1,8 @@
 """Measures how long one thread held Python's lock, because such a pause can look like a dead leader.
 
 If a thread wakes late from a sleep, it waited for a processor or for the lock. The kernel knows how long it waited for
-a processor (`schedstat`). The rest is the hold of another thread, including the time in which that thread itself got no
-processor.
+a processor (`schedstat`). For the rest another thread held the lock, including the time in which that thread itself got
+no processor.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from pathlib import Path
 from .recent_maximum import RecentMaximum
 
 PERIOD_S = 0.1
-"""A hold that is longer than this is always noticed, at least the part above it. Shorter ones are noticed by chance."""
+"""The length of each sleep. A longer hold is always noticed, at least the part above this length. A shorter one is
+noticed only by chance."""
 RECENT_S = 60.0
 
 
 def held_ms(slept_s: float, wanted_s: float, waited_for_cpu_s: float) -> float:
-    """The part of a sleep's lateness that busy processors do not explain, in milliseconds; never negative."""
+    """The part of a sleep's lateness, in milliseconds, for which the thread did not wait for a processor; never
+    negative."""
     return max(0.0, slept_s - wanted_s - max(0.0, waited_for_cpu_s)) * 1000
 
 
@@ -68,7 +70,7 @@ class GilWatch:
         waited, before = _waited(path), time.monotonic()
         began = before
         while not self._stop.is_set():
-            time.sleep(PERIOD_S)  # not an Event's wait: that takes the lock several times
+            time.sleep(PERIOD_S)  # `Event.wait` would take the interpreter's lock several times
             now_waited, now = _waited(path), time.monotonic()
             self.note(held_ms(now - before, PERIOD_S, now_waited - waited))
             waited, before = now_waited, now

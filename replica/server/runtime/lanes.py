@@ -1,4 +1,4 @@
-"""Heavy work on threads: one ordered lane per tablet on a shared pool; results are posted to the loop in order."""
+"""Heavy work on threads. Each tablet has one ordered lane on a shared pool; results are posted to the loop in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nyala.replica.transport import MicrotaskQueue
 T = TypeVar("T")
 
 _SLICE_TASKS = 16
-"""Tasks of one lane that run before other lanes get the thread."""
+"""The most tasks of one lane that run before another lane gets the thread."""
 
 
 class LoopPost:

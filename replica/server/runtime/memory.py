@@ -62,7 +62,7 @@ class MemoryGuard:
         return self.pressure > _NEARLY_FULL and self.tracked_bytes < self.used_bytes / 2
 
     def admit(self, length_bytes: int) -> None:
-        """Refused OVERLOADED if that many more bytes do not fit; nothing was applied, and the caller retries with
+        """Raise Refused OVERLOADED if that many more bytes do not fit. Nothing was applied; the caller retries with
         back-off."""
         if self.used_bytes + length_bytes > self.soft_bytes:
             self.refused += 1

@@ -30,7 +30,7 @@ def open_files() -> ResourceUse:
 
 
 def to_tell(name: str, use: ResourceUse, told: bool) -> tuple[str, bool]:
-    """(the warning to log now, or ""; whether one was logged since the use last was below QUIET_BELOW)."""
+    """Return (the warning to log now, or ""; whether a warning was logged since the use was last below QUIET_BELOW)."""
     if (text := use.near_limit(name)) and not told:
         return text, True
     return "", told and use.share >= QUIET_BELOW

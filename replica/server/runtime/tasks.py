@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 async def on_thread(pool: ThreadPoolExecutor, work: Callable[[], T], left: Callable[[BaseException], None]) -> T:
-    """The result of `work` on the pool. If the caller is cancelled before the work begins, it does not begin; if
-    meanwhile, `left` gets its error, which would otherwise be lost."""
+    """Run `work` on the pool and return its result. If the caller is cancelled before the work begins, it does not
+    begin. If the caller is cancelled while it runs, `left` gets its error, which would otherwise be lost."""
     job = pool.submit(work)
     future = asyncio.wrap_future(job)
     try:
@@ -49,8 +49,8 @@ class Tasks:
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end, and return its result if the caller still waits for it. If the caller is cancelled
-        meanwhile, a refusal or a corruption is told to nobody, because it was the answer to that caller; `on_error`
-        gets any other exception."""
+        meanwhile, a refusal or a corruption is dropped, because it was the answer to that caller. `on_error` gets any
+        other exception."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)

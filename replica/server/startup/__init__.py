@@ -1,1 +1,1 @@
-"""Checks of a start: durable state of the directory, version of the code, crashes at a log entry."""
+"""Checks when a server starts: durable state of the directory, version of the code, crashes at a log entry."""

@@ -1,4 +1,4 @@
-"""The version of the running code: another build tries an entry again that failed under one."""
+"""The version of the running code. If an entry failed under one build, another build tries it again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDERS = ("replica", "schemas")
 def running_build() -> str:
     """The release, and a digest of twelve digits over the code and the releases of its libraries.
 
-    The release alone would not do, because a clone with a fix has the same one.
+    The release alone does not suffice, because a checkout with a fix has the same release.
     """
     digest = hashlib.sha256()
     for library in LIBRARIES:

@@ -10,9 +10,10 @@ from nyala.replica.types import Corruption, DataState, Disk
 def check_durable_state(disk: Disk, instance: Instance) -> None:
     """Raise Corruption if this server has lost Raft state: its folder of superblocks, metadata or logs is empty.
 
-    An unmounted or a new disk looks like that. A single missing file concerns its own replica only, also the last one
-    of a folder, which still has this server's mark then. A creation that was cut off leaves metadata and an empty log,
-    and no superblock yet. All three folders are lost if they are empty beside blocks.
+    A folder is empty if its disk is not mounted, or is new. A single missing file concerns its own replica only. That
+    holds for the last file of a folder, too: the folder then still has this server's mark. A creation that was cut off
+    leaves metadata and an empty log, but no superblock. If all three folders are empty and there are blocks, all three
+    are lost.
     """
     states = {_state(disk, tablet) for tablet in Superblock.list_tablets(disk)}
     empty = [folder for folder in RAFT_FOLDERS if not disk.listdir(folder)]

@@ -1,4 +1,4 @@
-"""Tracks which log entry a replay applies, to give an entry up that crashes the process three times.
+"""Tracks which log entry a replay applies. A replica is given up if one entry crashes the process three times.
 
 1. A marker file names the entries that are being applied, at most MARKED_AT_ONCE_MAX. It is written without a sync:
    the kernel's cache outlives the process. After a power loss an older marker, or none, only means that counting
@@ -7,13 +7,13 @@
    meanwhile, so that a second crash names one entry.
 3. A third crash at that entry is proof. The start after it leaves that one replica offline and serves the others.
 
-Three are needed because most servers that end during a replay were killed by an operator or a supervisor, and no entry
-is to blame. Two such kills often happen at the same suspects, three hardly ever at the same entry.
+Three crashes are needed, because most servers that end during a replay were killed by an operator or a supervisor, and
+no entry is the cause. Two such kills often happen at the same suspects, but three hardly ever at the same entry.
 
 An entry that crashes the process, or raises where it is applied, is a defect of the code. The files are whole, and
-every replica of the tablet fails at it, so no copy heals any. Crashes are therefore counted for each build: a start of
-another build than the one that crashed applies the entry once more, alone. A replica that failed while the process went
-on is replayed by every start; the marker notes where it failed and under which build, for people.
+every replica of the tablet fails at the entry, so a copy does not help. So crashes are counted for each build: another
+build than the one that crashed applies the entry once more, alone. If a replica failed while the process went on, every
+start replays it. The marker notes for operators at which entry it failed, and under which build.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from nyala.schemas import frame, unframe
 _log = logging.getLogger("nyala.server")
 FOLDER = "replay"
 MARKED_AT_ONCE_MAX = 64
-"""The most entries that one marker covers. After a kill -9 these are applied one by one, and the tablet does not serve
-meanwhile. So more entries would make a replay a little cheaper, and the next one much longer."""
+"""The most entries that one marker covers. After a kill -9 the next replay applies them one by one, and the tablet does
+not serve meanwhile. A higher number would make each replay a little cheaper, but a replay after a kill much longer."""
 
 FAILED_CHARS_MAX = 160
 """The most characters of an error's text that are kept, so that a marker fits into a sector."""
 
 
 class EntryCrashesReplay(Corruption):
-    """Servers crashed three times at one entry of the log, at last with this build. A copy would contain the same
-    entry."""
+    """The server crashed three times at one entry of the log, the last time with this build. A copy would contain the
+    same entry."""
 
     copy_heals = False
 
@@ -64,7 +64,7 @@ class ReplayMarker:
     build: str = ""
     """The build that wrote it; empty if that build did not write its name."""
     died_alone: int = 0
-    """The entry at which a server crashed before, as a suspect that was applied alone."""
+    """The entry at which a server crashed before while it applied that entry alone, as a suspect."""
     failed_index: int = 0
     """The entry at which the replica failed while its server went on."""
     failed_build: str = ""
@@ -79,7 +79,7 @@ class ReplayMarker:
 
     @classmethod
     def load(cls, disk: Disk, tablet_id: str) -> ReplayMarker | None:
-        """The marker that a crash left; None if there is none, or one that a power loss cut."""
+        """The marker that a crash left; None if there is none, or if a power loss cut it."""
         path = marker_path(tablet_id)
         if not disk.exists(path):
             return None
@@ -116,7 +116,7 @@ class ReplayMarker:
         return self.first > 0 and self._was_alone and self.died_alone == self.first
 
     def told(self) -> str:
-        """A text on the last replays, for people; empty if nothing is known."""
+        """A text for operators about the last replays; empty if nothing is known."""
         if self.is_proof:
             return (
                 f"the server crashed three times while it applied entry {self.first} of the log, under build "
@@ -157,7 +157,8 @@ def write_marker(disk: Disk, tablet_id: str, marker: ReplayMarker) -> None:
 
 
 class ReplayWatch:
-    """All replays of one server. `one_at_a_time` once any tablet has suspect entries: a crash must name one tablet.
+    """All replays of one server. As soon as any tablet has suspect entries, tablets are replayed one at a time
+    (`one_at_a_time`), so that a crash names one tablet.
 
     Concurrency: any thread.
     """
@@ -183,7 +184,7 @@ class ReplayWatch:
             self._disk.remove(path)
 
     def note_failure(self, tablet_id: str, wal_generation: int, index: int, why: str) -> None:
-        """Note that the replica failed when it applied this entry, for people who look at the files.
+        """Note for operators that the replica failed when it applied this entry.
 
         Nothing depends on the note, so it is left out if the disk has no room.
         """

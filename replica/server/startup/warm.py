@@ -22,7 +22,8 @@ from nyala.replica.rows import (
 )
 
 SWITCH_INTERVAL_S = 0.001
-"""The time that a thread may keep the interpreter while the loop waits for it; Python's default is five times that."""
+"""The time for which a thread may keep the interpreter's lock while the loop waits for it. Python's default is five
+times longer."""
 
 
 class _NoPandas:

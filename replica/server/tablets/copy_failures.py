@@ -1,5 +1,5 @@
-"""Counts the copies into this server that fail in a row for this server's own reasons, or that it refuses because its
-replica is intact. Heartbeats report them."""
+"""Counts, for each tablet, the copies into this server that failed in a row for this server's own reasons, or that it
+refused because its replica is intact. Heartbeats report the counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_our_own(error: BaseException) -> bool:
     """Whether a copy failed for a reason of this server: a full disk, an exhausted resource, or files that cannot be
     written or read back.
 
-    If the source is busy, no longer leads, cannot be reached or sent damaged bytes, that is no reason of this server.
+    A source that is busy, no longer leads, cannot be reached or sent damaged bytes is no such reason.
     """
     if isinstance(error, Refused):
         return is_transient(error)

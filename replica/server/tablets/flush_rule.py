@@ -1,5 +1,5 @@
-"""Decides when a tablet is flushed: by its memory, by its log since the last flush, by age. Pure; the caller passes
-times."""
+"""Decides when a tablet is flushed: by the memory that it uses, by the growth of its log since the last flush, or by
+age. Pure; the caller passes the times."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from nyala.replica.types import ZERO_OPID, OpId, limits
 AGE_S = 120.0
 """A store of SMALL_BYTES or more is flushed at this age, and a smaller one if it had no write for as long."""
 SMALL_BYTES = 1 << 20
-"""A store below this is small: it is flushed later."""
+"""A store below this size is flushed later, so that blocks do not become too small."""
 SMALL_AGE_S = 900.0
-"""A tablet with few writes makes one small block in this time; compaction merges four such blocks at a time."""
+"""A small store is flushed at this age. So a tablet with few writes makes one small block in this time; compaction
+merges four such blocks at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unflushed:
-    """The applied and unflushed content of one tablet; bytes and seconds."""
+    """Measures of the content of one tablet that is applied and not flushed, in bytes and seconds."""
 
     memory_bytes: int
     """The bytes of its stores, and of the supersessions of rows in blocks."""
@@ -35,8 +36,8 @@ class Unflushed:
 
 
 def urgency(held: Unflushed, *, flush_wal_bytes: int, pressed_bytes: int = 0) -> float:
-    """From 1.0 on, the tablet should be flushed, the highest value first. Age alone gives 1.0, so full stores and long
-    logs come first.
+    """How urgent a flush is. From 1.0 on, the tablet should be flushed; the tablet with the highest value comes first.
+    Age alone gives 1.0, so full stores and long logs come before it.
 
     `pressed_bytes`: the server's memory limit while memory is short, so that any store may be flushed; else 0.
     """

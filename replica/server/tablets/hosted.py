@@ -53,7 +53,8 @@ class CopyJob:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cancel(self) -> None:
-        """End the job as soon as it can be ended: before it starts, between two chunks, or in a call to its source."""
+        """Ask the job to end, which it does at the next point where it can: before it starts, between two chunks, or in
+        a call to its source."""
         self.cancelled.set()
         for waiting in (self.place, self.work):
             if waiting is not None:
@@ -97,7 +98,7 @@ class HostedTablet:
     """The reason why it could not be opened."""
     waiting: bool = False
     """Whether it could not be opened, or had to stop, because a resource was exhausted. Its files are intact, and the
-    server tries again."""
+    server opens it again later."""
     attempts: int = 0
     """The number of failed attempts in a row to open it, or to apply the entries that its log had."""
     copied: bool = False
@@ -108,9 +109,10 @@ class HostedTablet:
     arrivals: WriteOrder = field(default_factory=WriteOrder)
     """Writes that wait for their index: they keep their order of arrival."""
     under_way: set[Given] = field(default_factory=set)
-    """The values of writes that have an index and no answer yet, and so may not be applied."""
+    """The values of writes that have an index and no answer yet. They may not be applied yet."""
     cmeta_lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held by a tombstone's votes and by the merge of a copied consensus metadata, which exclude each other."""
+    """Held while a tombstone votes, and while the consensus metadata of a copy are merged: these two exclude each
+    other."""
     unattended: asyncio.Event = field(default_factory=_set_event)
     """Cleared while a flush or a compaction runs."""
     said: tuple[str, int, str] = ("", 0, "")
@@ -118,7 +120,8 @@ class HostedTablet:
     flush_history: FlushHistory | None = None
     """The state of the maintenance from one check to the next; None until the first."""
     compact_after_s: float = 0.0
-    """No compaction before this time of the maintenance's clock, because the last one was refused."""
+    """The time of the maintenance's clock before which it is not compacted, because the last compaction was refused or
+    merged nothing."""
     rows_read: int = 0
     """The rows that were sent to readers since this process started."""
     write_rate: RowRate = field(default_factory=RowRate)
@@ -126,8 +129,8 @@ class HostedTablet:
     stopped_at: LastLogged | None = None
     """The end of the log of a replica that was stopped to be deleted; None once it is deleted or runs again."""
     silent_since_s: float = field(default_factory=time.monotonic)
-    """The time at which its replica last stopped, or this process started. Until then it may have echoed for its
-    leader's lease."""
+    """The time at which its replica last stopped, or this process started. Before that, the replica may have answered
+    its leader, and so extended the leader's lease."""
 
     @property
     def data_state(self) -> DataState:
@@ -136,8 +139,8 @@ class HostedTablet:
 
     @property
     def takes_room(self) -> bool:
-        """Whether it counts towards the replicas that this server may hold. A tombstone does not, nor does nothing at
-        all, until a copy over it has begun."""
+        """Whether it counts towards the replicas that this server may hold. A tombstone, or a tablet of which nothing
+        is here, counts only after a copy into it has begun."""
         if self.copy is not None and not self.copy.progress.waits:
             return True
         return self.superblock.data_state not in (DataState.DELETED, DataState.DOES_NOT_EXIST)
@@ -151,7 +154,7 @@ class HostedTablet:
 
     @property
     def last_opid(self) -> OpId:
-        """The end of the log, or the last OpId that was kept of it."""
+        """The last OpId of the log, or the one that the superblock keeps if no replica runs."""
         if self.replica is not None:
             return self.replica.last_logged
         return self.superblock.last_logged or ZERO_OPID
@@ -170,8 +173,8 @@ class HostedTablet:
         return blank and not self.superblock.table_id
 
     def repair_superblock(self, disk: Disk) -> bool:
-        """Write the superblock again from memory if its file is missing, damaged or another one; returns whether it
-        did. In a thread, and under `transition`; but the server may stop meanwhile."""
+        """Write the superblock again from memory if its file is missing, damaged or differs; returns whether it did.
+        Call it in a thread, under `transition`. The server may stop meanwhile."""
         tablet = self.tablet or self.halting
         if tablet is not None:
             return tablet.repair_superblock()

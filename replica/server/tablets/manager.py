@@ -56,7 +56,8 @@ T = TypeVar("T")
 _log = logging.getLogger("nyala.server")
 
 REOPEN_AFTER_S = 5.0
-"""The pause before a tablet that met a full disk or an exhausted resource is opened again; doubled each time."""
+"""The first pause before a tablet that met a full disk or an exhausted resource is opened again. It doubles each
+time."""
 REOPEN_AFTER_S_MAX = 60.0
 
 
@@ -124,7 +125,8 @@ class TabletManager:
         )
         self.stopping = False
         self.quiescing = False
-        """Whether other servers shall lead and serve reads, as far as they can; see `requests/quiescing.py`."""
+        """Whether this server quiesces: other servers shall lead and serve reads, as far as they can
+        (`requests/quiescing.py`)."""
         self._later = Tasks(on_fatal)
         """At most one task for each tablet that waits to be opened again."""
         self.shutdowns = ReplicaShutdown(disk, self.sessions, self.replays, heavy, self.in_thread)
@@ -192,7 +194,7 @@ class TabletManager:
             await self.open(hosted)
 
     async def stop(self) -> None:
-        """Stop every replica and close its files. Leaderships were handed over before."""
+        """Stop every replica and close its files. The caller has handed over leaderships before."""
         self.stopping = True
         self._later.cancel()
         await asyncio.gather(*(self.shutdowns.halt(h) for h in list(self.tablets.values())))
@@ -200,8 +202,8 @@ class TabletManager:
         self._meta_pool.shutdown(wait=False)
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        """Run disk work on a thread. A failing disk ends the process, also if the caller was cancelled. Raises
-        ResourcesExhausted."""
+        """Run disk work on a thread. A failing disk ends the process, even if the caller was cancelled meanwhile.
+        Raises ResourcesExhausted."""
         try:
             return await on_thread(self._open_pool, function, self._left)
         except (DiskFailure, InvariantViolation) as error:
@@ -242,15 +244,15 @@ class TabletManager:
         return stores + sum(h.replica.cache_bytes for h in self.tablets.values() if h.replica is not None)
 
     def check_room(self, tablet_id: str) -> None:
-        """Refused OVERLOADED if this server holds as many replicas as it may; tombstones and copies that wait do not
-        count."""
+        """Raise Refused OVERLOADED if this server holds as many replicas as it may. Tombstones and waiting copies do
+        not count."""
         held = sum(h.takes_room for h in self.tablets.values())
         if held >= self.options.tablets_max:
             what = "this server holds as many tablets as it may (--tablets-max): drop tables, or add servers"
             raise Refused(Code.OVERLOADED, what, tablet=tablet_id, held=held, max=self.options.tablets_max)
 
     def blank(self, tablet_id: str) -> HostedTablet:
-        """A new entry for a tablet that a copy is about to bring; it is not on disk yet."""
+        """Add an entry in memory for a tablet that a copy is about to bring; nothing of it is on disk yet."""
         hosted = self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.DOES_NOT_EXIST))
         hosted.cmeta = self.lost.get(tablet_id)
         return hosted
@@ -266,8 +268,8 @@ class TabletManager:
     # --------------------------------------------------------------------------------------------- messages and time
 
     def deliver(self, tablet_id: str, message: Message) -> str:
-        """Deliver one message to the replica, or answer for the missing one. Returns why it was refused, as
-        `Replica.step`."""
+        """Deliver one message to the replica, or answer it if no replica runs here. Returns why the message was
+        refused, as `Replica.step`."""
         hosted = self.tablets.get(tablet_id)
         if hosted is not None and hosted.replica is not None:
             # The replica answers as long as it exists, also while a copy job is about to delete it, so that exactly one
@@ -287,7 +289,7 @@ class TabletManager:
         return hosted is None or hosted.replica is None
 
     def owes_a_lease(self, hosted: HostedTablet) -> bool:
-        """Whether the replica ran so recently that its leader may hold a lease because of its echo."""
+        """Whether the replica ran so recently that its leader may hold a lease because of its answers."""
         hold_s = self._raft_options.election_ticks_min * self.options.tick_ms / 1000
         return time.monotonic() - hosted.silent_since_s < hold_s
 
@@ -319,9 +321,9 @@ class TabletManager:
     async def create(self, superblock: Superblock, config: RaftConfig, *, campaign: bool) -> HostedTablet:
         """Create a tablet with `config` as its first config; a repeated call changes nothing.
 
-        Once begun it goes on when its caller is cancelled: a repeated call must not meet files half written. Refused
-        ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that
-        voted comes back through a tablet copy only.
+        Once it has begun, it goes on even if its caller is cancelled, because a repeated call must not find
+        half-written files. Refused ALREADY_EXISTS for a tablet of that id of another table, TABLET_DELETED for a
+        tombstone: a replica that voted comes back through a tablet copy only.
         """
         return await self._later.finish(self._create(superblock, config, campaign=campaign))
 
@@ -352,7 +354,7 @@ class TabletManager:
         return hosted
 
     async def open(self, hosted: HostedTablet, *, campaign: bool = False, checked: bool = False) -> None:
-        """Bootstrap and start a READY tablet; a failure is reported for this replica only. The caller holds
+        """Bootstrap and start a READY tablet. If that fails, only this replica is reported as failed. The caller holds
         `transition`.
 
         `checked`: this process has just checked every byte of its blocks, when it wrote them.
@@ -400,7 +402,7 @@ class TabletManager:
         await self._open_later(hosted)
 
     async def _open_later(self, hosted: HostedTablet) -> None:
-        """Try again to open a tablet that met a full disk or an exhausted resource, with growing pauses."""
+        """Open a tablet again that met a full disk or an exhausted resource, after pauses that grow."""
         await asyncio.sleep(reopen_after_s(hosted.attempts))
         hosted.attempts += 1
         async with hosted.transition:
@@ -477,14 +479,15 @@ class TabletManager:
         _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
 
     def _replayed(self, tablet_id: str) -> None:
-        """Called on the thread that applied the last entry that the start found in the log."""
+        """Note that the replay is over. Called on the thread that applied the last entry which the start found in the
+        log."""
         if not self.stopping:
             self._open_pool.submit(self.replays.forget, tablet_id)
             self.post(lambda: self._started_well(tablet_id))
 
     def _started_well(self, tablet_id: str) -> None:
-        """Reset the count of attempts. Not earlier: if an entry exhausts a resource at each start, the pauses must
-        grow."""
+        """Reset the count of attempts, after the replay. An earlier reset would keep the pauses short although an entry
+        exhausts a resource at each start."""
         if (hosted := self.tablets.get(tablet_id)) is not None:
             hosted.attempts = 0
 
@@ -504,12 +507,12 @@ class TabletManager:
         `damaged_only`: Refused ILLEGAL_STATE, and nothing changes, unless the replica has failed and a copy would heal
         it. So a repeated order does not delete the copy for which an earlier one made room.
 
-        With `cas`, refused CAS_FAILED if a later config than `cas` is in force here, or is the one of the copy under
-        way: a delayed deletion must not delete a replica that was added again. A pending config counts only if it is
-        also later than `committed`: up to that entry the caller knows that no config after `cas` is committed, so an
-        earlier pending config was rolled back. Refused NO_SPACE if the disk is full: the replica is stopped then, and
-        the caller asks again. TIMED_OUT if the copy does not end soon. Once begun it goes on when its caller is
-        cancelled.
+        With `cas`, refused CAS_FAILED if a config later than `cas` is in force here, or if the copy under way is for a
+        later config: a delayed deletion must not delete a replica that was added again. A pending config counts only if
+        it is also later than `committed`: up to that entry the caller knows that no config after `cas` is committed, so
+        an earlier pending config was rolled back. Refused NO_SPACE if the disk is full: the replica is stopped then,
+        and the caller asks again. TIMED_OUT if the copy does not end soon. Once it has begun, it goes on even if its
+        caller is cancelled.
         """
         work = self._delete(tablet_id, cas, reason, committed=committed, damaged_only=damaged_only)
         await self._later.finish(work)
@@ -537,14 +540,14 @@ class TabletManager:
             _log.info(
                 "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
             )
-            hosted.unreadable = hosted.damaged  # if there is no room now, it is to be asked again
+            hosted.unreadable = hosted.damaged  # if the disk is full, the order comes again
             last = await self.shutdowns.halt_for_deletion(hosted)
             try:
                 await self.in_thread(lambda: self.shutdowns.delete_files(hosted, last))
             except Refused as error:
                 hosted.error = f"could not be deleted yet: {error}"
                 hosted.superblock = await self.in_thread(lambda: Superblock.load(self.disk, tablet_id))
-                if hosted.superblock.data_state is DataState.DELETED:  # only its files are not where they belong
+                if hosted.superblock.data_state is DataState.DELETED:  # only files are left to move
                     await self.settle(hosted)
                 raise
             finally:
@@ -559,7 +562,7 @@ def _check_config(hosted: HostedTablet, cas: OpId | None, committed: OpId) -> No
     if hosted.replica is not None:
         known = max(known, hosted.replica.committed_config.opid)  # it may not be in the metadata yet
         pending = hosted.replica.active_config.opid
-        if pending > committed:  # otherwise another entry is committed at its index, or one of a later term before it
+        if pending > committed:  # otherwise the pending config was rolled back
             known = max(known, pending)
     if hosted.copy is not None:
         known = max(known, hosted.copy.config)

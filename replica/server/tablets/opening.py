@@ -1,4 +1,4 @@
-"""Opens a tablet: makes the objects that run it from its files. Creates the files of a new one."""
+"""Opens a tablet: makes the objects that run it from its files. Also creates the files of a new tablet."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Opener:
 
 
 def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConfig) -> None:
-    """Write the metadata and the log folder, and last the superblock, with which the tablet exists. Refused
+    """Write the metadata and the log folder, and last the superblock: from then on the tablet exists. Refused
     ILLEGAL_STATE, and nothing changes, if a replica of it was here."""
     tablet_id = superblock.tablet_id
     if Superblock.exists(disk, tablet_id) or was_here(disk, tablet_id):
@@ -151,7 +151,7 @@ def load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
 
 
 def find_lost(disk: Disk, uuid: str) -> dict[str, ConsensusMeta]:
-    """The consensus metadata of each tablet whose superblock is lost. The process's log says what can be done.
+    """Return the consensus metadata of each tablet whose superblock is lost, and log what an operator can do.
 
     In a thread. Refused if a resource is exhausted.
     """
@@ -179,7 +179,7 @@ def settle_all(disk: Disk, uuid: str) -> dict[str, Superblock | Exception]:
             found[tablet_id] = error
     try:
         named = named_blocks(disk)
-        with data_trouble("data"):  # a bad folder of blocks is the end of the replicas that have any, when they open
+        with data_trouble("data"):  # a bad folder of blocks fails the replicas that have blocks, when they open
             swept = sweep_orphans(disk, named | spared_blocks(disk, disk.listdir("data")))
     except (Corruption, Refused) as error:
         _log.warning("P %s blocks that nobody names are kept: %s", uuid, error)

@@ -43,7 +43,7 @@ class ReplicaShutdown:
         replica, tablet, log = hosted.replica, hosted.tablet, hosted.log
         last = hosted.last_opid
         if replica is not None:
-            hosted.error = replica.error or hosted.error  # it stays the reason until the files are deleted or opened
+            hosted.error = replica.error or hosted.error  # the reason until the files are deleted or opened
             replica.stop()
         hosted.halting = tablet or hosted.halting
         hosted.replica = hosted.tablet = hosted.log = None
@@ -72,7 +72,7 @@ class ReplicaShutdown:
         """Stop a replica that is about to be deleted; returns what its tombstone must keep of its log.
 
         If the replica could not be opened, its log cannot be read (`last_of_unopened`). If an earlier deletion stopped
-        it and then found no room on the disk, the result is the one that that deletion stored.
+        it and then found the disk full, the result is the one that the earlier deletion stored.
         """
         superblock, cmeta = hosted.superblock, hosted.cmeta
         if hosted.replica is not None:

@@ -1,4 +1,4 @@
-"""How many rows of a replica are applied, or read, in a second."""
+"""The rate at which rows of a replica are applied, or read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class RowRate:
         self._per_s = 0
 
     def sample(self, count: int, now_s: float) -> int:
-        """The average of the last window that has ended, in rows a second; `count`: what the counter says now. A
-        counter that begins anew, as of a replica that was opened again, begins a window."""
+        """Return the average of the last complete window, in rows a second. `count`: the counter's present value. If
+        the counter begins at 0 again, because the replica was opened again, a new window begins."""
         if self._since is None or count < self._since[1]:
             self._since, self._per_s = (now_s, count), 0
         elif (elapsed_s := now_s - self._since[0]) >= WINDOW_S:

@@ -1,4 +1,4 @@
-"""Builds the status of a replica, for masters and for people."""
+"""Builds the status of a replica, for masters and operators."""
 
 from __future__ import annotations
 

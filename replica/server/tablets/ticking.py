@@ -15,7 +15,7 @@ from .hosted import HostedTablet
 _log = logging.getLogger("nyala.server")
 
 LAG_WARNING_MS = 200.0
-"""The lag of the loop from which on the log warns: a third of the shortest election timeout."""
+"""If the loop is later than this, the server logs a warning: a third of the shortest election timeout."""
 PULSE_TICKS = 4
 """Signs of life are sent to other servers at least once in so many ticks. Three may be lost before a link is silent."""
 CHECK_TICKS = 1200
@@ -25,7 +25,7 @@ WAKES_PER_TICK = 25
 
 
 class RaftTimer:
-    """Ticks replicas, sends signs of life, and tells replicas when a server falls silent or returns.
+    """Ticks replicas, sends signs of life, and notifies replicas when a server falls silent or returns.
 
     Invariants: a replica that is not ticked is quiet and waits for nothing (`Replica.may_rest`), or does not run. It is
     ticked again from the iteration on in which it receives anything. Concurrency: the loop's thread.
@@ -67,7 +67,7 @@ class RaftTimer:
         self._members_changed = True
 
     def started(self, hosted: HostedTablet) -> None:
-        """Tick a replica that starts, and report silent servers to it."""
+        """Tick a replica that starts, and notify it of silent servers."""
         self.wake(hosted.tablet_id)
         self._members_changed = True
         if hosted.replica is not None:
@@ -82,7 +82,7 @@ class RaftTimer:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             now = time.monotonic()
             self._note_lag((now - due) * 1000)
-            # Late ticks are not made up for: a stalled process must not mistake its own pause for a silent leader.
+            # Missed ticks are skipped: a stalled process must not mistake its own pause for a silent leader.
             due = max(due + period_s, now)
             self.tick()
 

@@ -29,7 +29,7 @@ class Server(Protocol):
         """Send a message to the server in its `to_uuid`."""
 
     def owes_a_lease(self, hosted: HostedTablet) -> bool:
-        """Whether the replica ran so recently that its leader may hold a lease because of its echo."""
+        """Whether the replica ran so recently that its leader may hold a lease because of its answers."""
 
     def lost_term(self, tablet_id: str) -> int:
         """The term of a tablet that was here and whose superblock is lost; 0 for any other."""
@@ -58,7 +58,7 @@ def vote_reply(
     elif message.term <= cmeta.vote_floor_term:
         reason = f"abstaining up to term {cmeta.vote_floor_term}"
     elif owes_lease and not message.transfer:
-        reason = "its replica ran a moment ago: a leader may hold a lease"
+        reason = "its replica ran a moment ago, and a leader may hold a lease"
     elif not last_known:
         reason = "its log could not be read when it was deleted: it may have acknowledged more than it knows"
     elif message.last < last:
@@ -88,7 +88,7 @@ def answer_without_replica(server: Server, hosted: HostedTablet | None, tablet_i
     if refusal := _refusal(term, message):
         return refusal
     if generation_of(message.term) < generation_of(term):
-        return ""  # a member that was lost and given up; an answer would tell it the term (D-17)
+        return ""  # the sender was lost and given up by a forced config; an answer would give it the new term (D-17)
     state = hosted.data_state if hosted is not None else DataState.DOES_NOT_EXIST
     reply = no_replica_reply(
         message,

@@ -1,7 +1,6 @@
 """Keeps the writes of one tablet in their order of arrival, while some of them are validated on another thread.
 
-Most writes are validated at the same time. A check that depends on earlier writes begins when these have got their
-index.
+Most writes are validated concurrently. A check that depends on earlier writes begins after these have got their index.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ class Arrival:
 
 
 class WriteOrder:
-    """The writes that wait: they are not validated yet, or an earlier one is not.
+    """The writes that wait for their index, because they, or earlier ones, are not validated yet.
 
-    Invariant: a write gets its index, once, when it is ready and all earlier ones have theirs or left. Concurrency: the
-    loop's thread. Bounded by the callers: each write is one call, or one place of a link.
+    Invariant: a write gets its index exactly once, after it is ready and each earlier write has its index or has left.
+    Concurrency: the loop's thread. Bounded by the callers: each write is one call, or one place of a link.
     """
 
     def __init__(self) -> None:
@@ -37,25 +36,26 @@ class WriteOrder:
         return len(self._waiting)
 
     def join(self) -> Arrival:
-        """Return a place after all waiting writes."""
+        """Add a write after all waiting ones; returns its place."""
         arrival = Arrival()
         self._waiting.append(arrival)
         return arrival
 
     def when_first(self, arrival: Arrival, look: Callable[[], None]) -> None:
-        """Call `look` when all earlier writes have their index or left, perhaps now. Later ones wait until it is ready
-        or leaves."""
+        """Call `look` as soon as each earlier write has its index or has left, perhaps now. Later writes wait until
+        this one is ready or leaves."""
         arrival.look = look
         self._advance()
 
     def ready(self, arrival: Arrival, go: Callable[[], None]) -> None:
-        """The write is validated: call `go` when all earlier ones have their index or left, perhaps now."""
+        """Note that the write is validated: call `go` as soon as each earlier write has its index or has left, perhaps
+        now."""
         arrival.go = go
         self._advance()
 
     def leave(self, arrival: Arrival) -> None:
-        """The write was refused or given up. If it has no index yet, it never gets one, and later ones do not wait for
-        it."""
+        """Note that the write was refused or given up. If it has no index yet, it never gets one, and later writes no
+        longer wait for it."""
         arrival.gone = True
         self._advance()
 

@@ -95,7 +95,7 @@ def test_write_that_raises_ends_the_link_and_takes_no_reply_with_it(caplog: pyte
         client.links.close()
 
     run(scenario())
-    assert "an error that is ours" in caplog.text
+    assert "a defect of this server" in caplog.text
 
 
 def test_bundle_of_too_many_writes_begins_none() -> None:
