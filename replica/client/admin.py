@@ -44,14 +44,14 @@ from .tables import TableHandle, locations_from_pb, table_from_pb
 
 
 def row_sum_from_pb(reply: pb.ChecksumReply, definition: int) -> RowSum:
-    """Return the sum that a server sent; Refused(INVALID_ARGUMENT) if it is of another definition than the caller
+    """Return the checksum that a server sent; Refused(INVALID_ARGUMENT) if it has another definition than the caller
     requested.
 
-    Definition 1 is also that of servers from before definitions had numbers: those ignore the number and send none.
+    Servers from before definitions had numbers use definition 1: they ignore the number, and send none.
     """
     given = reply.definition or 1
     if given != definition:
-        what = "the server sums rows up by another definition, so its checksum compares with none: upgrade the server"
+        what = "the server defines checksums differently, so its checksum cannot be compared: upgrade the server"
         raise Refused(Code.INVALID_ARGUMENT, what, given=given, asked=definition)
     return RowSum(reply.checksum | reply.checksum_high << 64, reply.rows)
 
@@ -130,7 +130,7 @@ class Admin:
         self._calls.locator.forget_table(name)
 
     def add_writer_schema(self, table: str, schema: WriterSchemaInfo) -> TableHandle:
-        """Make one writer schema of the table's topic known."""
+        """Register one writer schema of the table's topic with the masters."""
         request = pb.AddWriterSchemaRequest(table=table, schema=writer_schema_to_pb(schema))
         return table_from_pb(self._masters.call("AddWriterSchema", request).table)
 
@@ -203,8 +203,8 @@ class Admin:
         return [r for page in self._server_pages(server, "ListTablets", request) for r in page.replicas]
 
     def lateness(self, server: pb.ServerInfo, last_s: float) -> pb.LatenessReply:
-        """Return how late a server's event loop was at most in these seconds, and how long its interpreter's lock was
-        held."""
+        """Return how late a server's event loop was at most in these seconds, and how long one thread held its
+        interpreter's lock."""
         reply: pb.LatenessReply = self._server(server, "Lateness", pb.LatenessRequest(last_s=last_s))
         return reply
 
@@ -217,8 +217,8 @@ class Admin:
         definition: int = CHECKSUM_DEFINITION,
         timeout_s: float = 60.0,
     ) -> RowSum:
-        """Return the sum of one replica's rows as of one hybrid time. Refused(INVALID_ARGUMENT) unless the server uses
-        that definition: sums of two definitions cannot be compared."""
+        """Return the checksum of one replica's rows as of one hybrid time. Refused(INVALID_ARGUMENT) unless the server
+        uses that definition: checksums of two definitions cannot be compared."""
         request = pb.ChecksumRequest(
             tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=int(timeout_s * 1e6), definition=definition
         )
@@ -259,7 +259,7 @@ class Admin:
     def start_copy(
         self, server: pb.ServerInfo, source: pb.ServerInfo, leader: pb.ReplicaStatus, current_state: DataState
     ) -> None:
-        """Begin a copy into a server from another one whose status states that it leads the tablet.
+        """Begin a copy into a server from another one, which must lead the tablet by its own status.
 
         `current_state`: the state of the target's replica as the caller knows it; the target compares it. Refused
         BAD_TERM, ILLEGAL_STATE or ALREADY_INPROGRESS: no copy was begun.
@@ -388,7 +388,8 @@ class Admin:
         return reply
 
     def confirm_config(self, tablet_id: str, config: RaftConfig) -> None:
-        """Make this the tablet's committed config at the masters, which then believe its members and no other server.
+        """Make this the tablet's committed config at the masters. From then on they believe its members, and no other
+        server.
 
         It is for a config that was forced. Refused(CAS_FAILED) if the masters know one at the same or a later position.
         """
@@ -402,8 +403,8 @@ class Admin:
     def move_replica(
         self, tablet_id: str, from_uuid: str, to_uuid: str, *, reason: str = "", seen: pb.TabletInfo | None = None
     ) -> None:
-        """Request that one replica be on another server; with an empty `from_uuid`, that another member lead. Desired
-        state."""
+        """Request that one replica moves to another server; with an empty `from_uuid`, that another member leads.
+        Desired state."""
         request = pb.MoveReplicaRequest(
             tablet_id=tablet_id, from_uuid=from_uuid, to_uuid=to_uuid, reason=reason, seen=_seen(seen)
         )
@@ -415,12 +416,12 @@ class Admin:
         self._masters.call("AddReplica", request)
 
     def remove_replica(self, tablet_id: str, server_uuid: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Request that one member be removed. Desired state."""
+        """Request the removal of one member. Desired state."""
         request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, seen=_seen(seen))
         self._masters.call("RemoveReplica", request)
 
     def change_role(self, tablet_id: str, server_uuid: str, role: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Request that a member vote (`VOTER`), or stay without a vote (`NON_VOTER`). Desired state."""
+        """Request that a member votes (`VOTER`), or stays without a vote (`NON_VOTER`). Desired state."""
         request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role, seen=_seen(seen))
         self._masters.call("ChangeRole", request)
 
@@ -439,7 +440,7 @@ class Admin:
         self._masters.call("SetReplication", request)
 
     def retire_server(self, server_uuid: str, *, undo: bool = False, reason: str = "") -> None:
-        """Request that a tablet server be emptied; with `undo`, withdraw that. Desired state; CAS_FAILED as in
+        """Request that a tablet server is emptied; with `undo`, withdraw that. Desired state; CAS_FAILED as in
         `set_replication`."""
         request = pb.RetireServerRequest(
             server_uuid=server_uuid, undo=undo, reason=reason, seen_changes=self._desired_changes()
@@ -447,7 +448,7 @@ class Admin:
         self._masters.call("RetireServer", request)
 
     def maintain_server(self, server_uuid: str, seconds: int, *, owner: str = "", reason: str = "") -> None:
-        """Tell the masters that `owner` works on a tablet server for so many seconds from now on; 0: no longer.
+        """Put a tablet server in maintenance by `owner` for so many seconds from now on; 0 ends it.
 
         Meanwhile its replicas are not replaced, whether it is silent or not, and it gets no new ones. A repeated call
         sets a new end. INVALID_ARGUMENT for more than 30 days; CAS_FAILED as in `set_replication`.
@@ -462,7 +463,7 @@ class Admin:
         self._masters.call("MaintainServer", request)
 
     def forget_server(self, server_uuid: str) -> None:
-        """Remove what the masters know of a tablet server that is gone for good; one that they do not know is fine.
+        """Make the masters forget a tablet server that is gone for good. If they do not know it, nothing changes.
 
         ILLEGAL_STATE if it sends heartbeats, answers at its address, or is a member of a tablet; NOT_READY while the
         leading master cannot know that yet; CAS_FAILED as in `set_replication`.
@@ -471,9 +472,10 @@ class Admin:
         self._masters.call("ForgetServer", request)
 
     def quiesce_server(self, server: pb.ServerInfo, quiesce: bool | None = None) -> pb.QuiesceReply:
-        """Let a tablet server's process begin or end to quiesce; None: neither. Returns how far it is.
+        """Make a tablet server's process begin or end to quiesce; None: neither. Returns its progress.
 
-        CAS_FAILED if it was told otherwise, or restarted, meanwhile; INVALID_ARGUMENT if its build does not know it.
+        CAS_FAILED if another caller changed that meanwhile, or the server was restarted; INVALID_ARGUMENT if its build
+        cannot quiesce.
         """
         address = address_from_pb(server.addresses[0])
         status: pb.QuiesceReply = self._calls.at_server(address, server.uuid, "Quiesce", pb.QuiesceRequest())

@@ -39,8 +39,8 @@ class TabletCalls:
 
     @property
     def time_seen(self) -> int:
-        """Return the highest hybrid time of an acknowledged write or of a part that was read. Requests to tablets
-        carry it, so that servers issue later times only."""
+        """Return the highest hybrid time of an acknowledged write, or of a part that was read. Requests to tablets
+        carry it, so that servers assign only later times."""
         return self._time_seen
 
     def observe(self, hybrid_time: int) -> None:
@@ -58,7 +58,8 @@ class TabletCalls:
         mutates: bool = False,
         retry_safe: bool = True,
     ) -> T:
-        """Run `ask` at the tablet's leader, repeated by the table of reactions. NotApplied or OutcomeUnknown."""
+        """Run `ask` at the tablet's leader, and repeat it as `reaction_to` each error says. NotApplied or
+        OutcomeUnknown."""
         attempts = Attempts(self.options, deadline, self.rng)
         while True:
             version = self.locator.version(table_name)
@@ -76,7 +77,8 @@ class TabletCalls:
             try:
                 delay_s = attempts.failed(error, retry_safe=retry_safe)
             except Refused:
-                # This call ends here; the next one must not wait for the same silent server again.
+                # The caller's time is over, so this call ends. The next one must not wait for the same silent server
+                # again.
                 if reaction_to(error) in (Reaction.REFRESH, Reaction.FOLLOW):
                     self.locator.leader_failed(tablet_id, uuid)
                 raise
@@ -86,7 +88,7 @@ class TabletCalls:
                 raise final(gone, unknown=attempts.unknown) from error
 
     def at_any(self, table_name: str, tablet_id: str, ask: Ask[T], *, deadline: Deadline) -> T:
-        """Run `ask`, which changes nothing, at one replica after the other until one answers. NotApplied.
+        """Run `ask`, which changes nothing, at one replica after the other until one answers. Raises NotApplied.
 
         Each round calls all of them, the leader last; between rounds there is a pause and a new look-up.
         """
@@ -108,7 +110,8 @@ class TabletCalls:
                 if reaction_to(e) is Reaction.FAIL:
                     raise
                 refusals.append(e)
-            # For the caller, the lag of one replica is more useful than that another could not be reached.
+            # The lag of one replica is a more useful error for the caller than that another replica could not be
+            # reached.
             told = next((e for e in refusals if e.code is Code.LAGGING), refusals[-1])
             delay_s = attempts.failed(told, retry_safe=True)
             self.ask_elsewhere(table_name, tablet_id, "", Refused(Code.NOT_READY, told.what), version, delay_s)

@@ -21,7 +21,7 @@ class Channels:
     """
 
     def __init__(self, credentials: Credentials | None = None) -> None:
-        """`credentials`: for TLS; default those of this process."""
+        """`credentials`: for TLS; default: those of this process."""
         self._credentials = credentials
         self._made_with = None if credentials is None else credentials.grpc_channel
         self._lock = threading.Lock()

@@ -53,7 +53,7 @@ class Client(Admin):
         options: ClientOptions | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """`credentials`: for TLS; default those in the directory NYALA_TLS, none without it."""
+        """`credentials`: for TLS; default: those in the directory NYALA_TLS, or none if that is not set."""
         self.options = options or ClientOptions()
         self._channels = Channels(credentials or credentials_of_process())
         addresses = [m if isinstance(m, Address) else _address(m) for m in masters]
@@ -65,13 +65,14 @@ class Client(Admin):
         self._gets = Gets(self.calls)
         self._client_ids = ClientIds()
         self._present: dict[str, tuple[TabletHandle, ...]] = {}
-        """By table id, the present tablets of a table some of whose tablets were replaced, for older handles. It is
-        never changed, only replaced as a whole."""
+        """By table id, the present tablets of each table of which some tablets were replaced; used for older handles.
+        The mapping is never changed, only replaced as a whole."""
 
     def _look_up(self, table_name: str) -> list[Location]:
         request = pb.TableRequest(name=table_name, with_tablets=True)
         staleness_us = round(self.options.look_up_staleness_s * 1e6)
-        # Another look-up means that the first one's locations failed: only the leading master has newer ones for sure.
+        # A second look-up means that the first one's locations failed. Only the leading master certainly has newer
+        # ones.
         if staleness_us and not self.locator.version(table_name):
             recorded = self._all_masters.recorded_table(request, staleness_us)
             if recorded is not None:
@@ -91,7 +92,7 @@ class Client(Admin):
         self.close()
 
     def ensure_located(self, handle: TableHandle) -> None:
-        """Look up where the table's tablets are, unless that is known; a handle from another process has no
+        """Look up where the table's tablets are, unless this client knows it. A handle from another process brings no
         locations."""
         if self._unlocated(handle):
             self.locator.refresh(handle.name, self.locator.version(handle.name))
@@ -170,7 +171,7 @@ class Client(Admin):
     def get(
         self, handle: TableHandle, keys: pa.RecordBatch, columns: Sequence[str] | None = None, staleness_us: int = 0
     ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-        """Return rows by key, and the position among the keys of each, as `Gets.rows` does."""
+        """Return the rows of these keys, and for each row the position of its key, as `Gets.rows` does."""
         return self._gets.rows(self.current(handle), keys, columns, staleness_us)
 
     @only_reads()
@@ -194,7 +195,7 @@ class Client(Admin):
     ) -> int:
         """Return a hybrid time at or above that of every write acknowledged so far, by these tablets, by default all.
 
-        With `staleness_us`: of every write acknowledged longer ago than that, and of every write of this client. If
+        With `staleness_us`, only writes acknowledged longer ago than that, and all writes of this client, count. If
         another program reads at this time, call `observe` with it.
         """
         handle = self.current(handle)
@@ -264,9 +265,9 @@ _shared_lock = threading.Lock()
 
 
 def shared_client(masters: str | Sequence[str | Address]) -> Client:
-    """Return this process's client for these masters: Spark workers run many tasks and look leaders up once.
+    """Return this process's client for these masters. So a Spark worker that runs many tasks looks leaders up once.
 
-    It is keyed by process id, so that a forked worker makes its own, and never closed.
+    It is kept by process id, so a forked worker makes its own. It is never closed.
     """
     given = parse_masters(masters) if isinstance(masters, str) else masters
     addresses = tuple(m if isinstance(m, Address) else _address(m) for m in given)

@@ -1,4 +1,5 @@
-"""The names under which this process writes: each with its own sequence numbers, used by one writer at a time."""
+"""The client ids under which this process writes. Each has its own sequence numbers, and one writer uses it at a
+time."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from .tables import TableHandle, TabletHandle
 I64 = npt.NDArray[np.int64]
 
 MOMENTS_MAX = 4
-"""The moments at which a get tries to read a tablet that drops its history meanwhile."""
+"""The most moments at which a get tries to read one tablet. Another one is tried if the tablet dropped the history of
+the last one meanwhile."""
 
 
 class Gets:
@@ -32,11 +33,13 @@ class Gets:
     def rows(
         self, handle: TableHandle, keys: pa.RecordBatch, columns: Sequence[str] | None, staleness_us: int
     ) -> tuple[pa.Table, I64]:
-        """Return (rows, position among the keys of each), in the order of the keys; keys without a row are left out.
+        """Return (rows, for each row the position of its key among `keys`), in the order of the keys. Keys without a
+        row are left out.
 
         `keys`: the key's columns in key order, with the schema's types and without nulls. All rows of one tablet are as
-        of one moment: after this call began or, with a staleness, at most that long before. NotApplied if a tablet
-        cannot be read before the deadline, or if its history is dropped between two calls, again and again.
+        of one moment, which lies after the beginning of this call or, with a staleness, at most that long before it.
+        NotApplied if a tablet cannot be read before the deadline, or if its history is dropped between two calls, again
+        and again.
         """
         names = tuple(handle.schema.names if columns is None else columns)
         schema = pa.schema([handle.schema.arrow.field(name) for name in names])
@@ -81,15 +84,15 @@ class Gets:
     def _at_one_moment(
         self, handle: TableHandle, tablet: TabletHandle, keys: pa.RecordBatch, names: Sequence[str], staleness_us: int
     ) -> Iterator[tuple[pa.RecordBatch, I64]]:
-        """Yield rows with their positions among the keys, reading at a time as many keys as one call accepts and
-        answers. The later calls read at the time of the first one's reply."""
+        """Yield rows with the positions of their keys. Each call asks for as many keys as a server accepts and answers
+        at once. Later calls read at the time of the first one's reply."""
         at, step, time = 0, limits.GET_KEYS_MAX, 0
         while at < keys.num_rows:
             some = keys.slice(at, step)
             payload = encode_batch(some)
             if len(payload) > limits.GET_KEYS_BYTES_MAX:
                 if some.num_rows == 1:
-                    what = "a key is too long to be asked for; no row has such a key"
+                    what = "a key is longer than any row's key; leave it out"
                     raise Refused(Code.TOO_LARGE, what, bytes=len(payload), limit_bytes=limits.GET_KEYS_BYTES_MAX)
                 step = some.num_rows // 2
                 continue

@@ -1,4 +1,4 @@
-"""The port beside gRPC's of each server: connections there, and whether it can be reached."""
+"""Connections to the second port of a server, for links, and whether that port can be reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nyala.replica.types import Address
 CONNECT_S = 2.0
 """Bounds the time to connect. A firewall may drop packets to that port; then time is left for a gRPC call."""
 CALLS_INSTEAD_S = 30.0
-"""The time for which gRPC calls are made instead after the port could not be reached."""
+"""If the port could not be reached, the client makes gRPC calls instead for this time."""
 _SILENCE_MS = 15_000
 """TCP closes a silent connection after this time, as gRPC's keep-alive does."""
 
@@ -34,8 +34,8 @@ class LinkPort:
         self._not_until = time.monotonic() + CALLS_INSTEAD_S
 
     def connected(self, port: int, ticket: bytes, dest_uuid: str, timeout_s: float) -> socket.socket:
-        """Return a connection whose ticket the server has accepted; OSError if there is none in time, and then the port
-        is avoided."""
+        """Return a connection whose ticket the server has accepted. If there is none in time, it raises OSError, and
+        the port is avoided for some time."""
         try:
             left = min(CONNECT_S, max(0.001, timeout_s))
             sock = connection_to(self._address, port, ticket, dest_uuid, left, self._credentials)

@@ -15,15 +15,15 @@ from .tables import Location
 LookUp = Callable[[str], list[Location]]
 """Requests all locations of a table from the master, by name."""
 ROUNDS_WITHOUT_LEADER = 3
-"""How often each other member is asked before the silent server is asked again, if a member knows no leader. An
-election is near then."""
+"""If a member knows no leader, each other member is asked so often before the silent server is asked again, because an
+election will come soon."""
 
 
 @dataclass
 class _LeaderSearch:
-    """The search for a tablet's leader since the server `suspect` did not answer as the leader.
+    """The search for a tablet's leader, after the server `suspect` did not answer as the leader.
 
-    `silent_uuid`: the last server that gave no answer in its time. `asked`: how many members were asked since.
+    `silent_uuid`: the last server that gave no answer in its time. `asked`: the number of members asked since then.
     `leaderless`: one of them replied that it knows no leader. `suspect_asked`: the suspect itself was asked again.
     """
 
@@ -89,8 +89,8 @@ class Locator:
         return [(uuid, location.members[uuid]) for *_, uuid in order]
 
     def _next_member(self, location: Location) -> str:
-        """Return the next member to ask, and count it: the others in turn, and the suspect last, because a call to a
-        stopped server costs a whole attempt."""
+        """Return the next member to ask, and count it. The suspect comes after all others, because a call to a stopped
+        server costs a whole attempt."""
         search = self._searches.setdefault(location.tablet_id, _LeaderSearch(""))
         others = sorted(uuid for uuid in location.members if uuid != search.suspect)
         again = search.leaderless and search.silent_uuid == search.suspect
@@ -120,7 +120,8 @@ class Locator:
                 for tablet_id in gone:
                     del self._tablets[tablet_id]
                 for location in locations:
-                    # The master learns of a failover later than the client. So a suspect that it names is not taken.
+                    # The master learns of a failover later than the client. So if it names the suspect as leader, that
+                    # is not taken.
                     search = self._searches.get(location.tablet_id)
                     if search is not None and location.leader_uuid == search.suspect:
                         location = replace(location, leader_uuid="")

@@ -27,19 +27,19 @@ CALLS_THAT_CHANGE = frozenset({
     "ConfirmConfig", "FinalizeUpgrade", "ChangeMasters", "MaintainServer", "ForgetServer", "AgreeReadTime",
 })  # fmt: skip
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
-"""Calls that have their effect once even if they are made twice: they carry a request id, an owner, or desired
+"""The calls that take effect once even if they are made twice, because they carry a request id, an owner, or desired
 state."""
 
 NO_GRPC = {
-    "what listens there is no Nyala master; the masters' addresses are NYALA_MASTERS of `nyala env`": (
+    "the process that listens there is no Nyala master; `nyala env` shows the masters' addresses as NYALA_MASTERS": (
         "Failed parsing HTTP/2", "http1.x",
     ),
     "no master answers; is this Kafka's address? The masters' is NYALA_MASTERS of `nyala env`": (
         "Socket closed", "Connection reset", "End of TCP stream",
     ),
 }  # fmt: skip
-"""What a user is told of a server that accepts connections and does not speak gRPC, such as a web server or a Kafka
-broker -> what gRPC says of it."""
+"""The error for a server that accepts connections and does not speak gRPC, such as a web server or a Kafka broker ->
+gRPC's own text."""
 NOBODY = "no master answers; check the address, and whether the cluster is up"
 
 
@@ -89,7 +89,7 @@ class Masters:
         safe = not mutates or method in RETRY_SAFE
         silent: set[Address] = set()
         lacking: set[Address] = set()
-        """Masters of an earlier build, which has not the call. They refuse it whether they lead or not."""
+        """The masters of an earlier build, which does not have the call. They refuse it whether they lead or not."""
         asked: set[Address] = set()
         hinted: Address | None = None
         while True:
@@ -110,7 +110,7 @@ class Masters:
                     lacking.add(address)
                     if lacking >= set(self.addresses):
                         self._learn(address, deadline.left_s)  # the leader may be one that the options do not name
-                    # A hint may be old: who leads now may be a master that was not asked yet.
+                    # A hint may be old: the leader may be a master that was not asked yet.
                     skipped = lacking | asked if address == hinted else lacking
                     if not skipped >= set(self.addresses):
                         self._choose_next_master(address, error, skipped)
@@ -151,8 +151,8 @@ class Masters:
         return _whole_table(request, lambda asked: self.call("GetTable", asked, timeout_s=timeout_s))
 
     def recorded_table(self, request: pb.TableRequest, staleness_us: int) -> pb.TableReply | None:
-        """Return one table as the catalog of a master has it that need not lead, and is at most so old. None if no
-        such master answers."""
+        """Return one table from the catalog of any master, leading or not, if that catalog is at most so old. None if
+        no such master answers."""
         asked = pb.TableRequest(staleness_us=staleness_us)
         asked.MergeFrom(request)
         others = [address for address in self.addresses if address != self.current]
@@ -176,8 +176,8 @@ class Masters:
         return reply
 
     def _give_up_if_nobody_listens(self, error: Refused, attempts: Attempts) -> None:
-        """Fail if each master has refused three connections in the first call: that means a wrong address, not a slow
-        cluster."""
+        """Fail if each master has refused three connections in the first call, which means a wrong address and not a
+        slow cluster."""
         if error.code is Code.UNAVAILABLE and attempts.count >= 3 * len(self.addresses):
             cause = error.what.removeprefix(UNREACHABLE)
             tls = next(filter(None, map(self._channels.tls_problem, self.addresses)), "")
@@ -191,8 +191,8 @@ class Masters:
             return self._known[self._current % len(self._known)]
 
     def _choose_next_master(self, address: Address, error: Refused, lacking: Set[Address]) -> Address | None:
-        """Choose the hinted master, which is returned, or the next one that does not lack the call; a busy leader is
-        called again."""
+        """Choose the master to call next: the hinted one, which is returned, or the next one that has the call. A busy
+        leader is called again."""
         if reaction_to(error) is Reaction.RETRY:
             return None
         with self._lock:

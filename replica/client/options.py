@@ -19,15 +19,15 @@ class ClientOptions:
     """Deadline of one call with all its retries."""
     write_timeout_s: float = 60.0
     """Deadline of one write with all its retries. It begins when all earlier writes of the window to that tablet are
-    acknowledged. It is longer than a failover takes, or than a server's memory stays full. It is at most half the time
+    acknowledged. It is longer than a failover takes, and than a server's memory stays full. It is at most half the time
     for which tablets remember a silent client; otherwise they could take a repetition for a new write."""
     scan_timeout_s: float = 600.0
     """Deadline of one tablet's scan with all its restarts."""
     connect_timeout_s: float = 4.0
     """Bounds the first contact with the masters."""
     look_up_staleness_s: float = 0.0
-    """Not 0: where tablets are is asked of any master whose catalog is at most so old, which takes load off the leading
-    one. A server that has moved since is found by retries, as with cached locations."""
+    """If it is not 0, the client asks any master whose catalog is at most so old for the locations of tablets, which
+    takes load off the leading one. It finds a server that has moved since by retries, as with cached locations."""
     attempt_timeout_s: float = 4.0
     """Time limit of the first attempt; each attempt that times out doubles the next one's, up to the call's
     deadline."""

@@ -10,7 +10,7 @@ from nyala.replica.types import Code, Refused, limits
 
 
 class PagedRequest(Protocol):
-    """A request for a list: how many bytes of it one reply may have, and after which item the reply begins."""
+    """A request for a list: the most bytes of one reply, and the item after which the reply begins."""
 
     limit_bytes: int
     after: str
@@ -42,7 +42,7 @@ def pages_of(ask: Callable[[_Asked], Any], request: _Asked) -> Iterator[Any]:
         if reply.next == asked.after:
             raise Refused(
                 Code.CORRUPTION,
-                "a list does not get on, as this server has a defect; upgrade it",
+                "this server sent the same page of a list again, which is a defect; upgrade it",
                 after=reply.next[:80],
             )
         asked.after = reply.next

@@ -67,7 +67,7 @@ class NotApplied(Refused):
 
 
 def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> Refused:
-    """Return the exception that a user sees: one of the two kinds, with what was tried."""
+    """Return the exception that a user sees: NotApplied or OutcomeUnknown, with the attempts so far in its text."""
     kind = OutcomeUnknown if unknown else NotApplied
     what = f"{error.what}{'; ' + why if why else ''}"
     return kind(error.code, what, {**error.values, **values}, detail=error.detail)
@@ -77,8 +77,8 @@ UNREACHABLE = "the server cannot be reached: "
 NOT_OFFERED = "the server at this address does not offer this call"
 NO_ANSWER = "no answer in time; `nyala cluster check` says whether the cluster is well"
 _NOT_CARRIED_OUT = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
-"""Statuses of a call that the server did not begin. RESOURCE_EXHAUSTED: the request was too long, or not whole in time.
-If the answer was too long, the call was carried out."""
+"""The statuses of a call that the server did not begin. RESOURCE_EXHAUSTED is one if the request was too long, or did
+not arrive in time. If the answer was too long, the server carried the call out."""
 
 
 def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mutates: bool) -> Refused:
@@ -100,7 +100,7 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
         )
         return Refused(Code.INVALID_ARGUMENT, what, applied=applied)
     if kind is TooLong.REQUEST:
-        what = f"the request has more bytes than may be sent, so split it: {_short(text)}"
+        what = f"the request has too many bytes, so split it: {_short(text)}"
         return Refused(Code.TOO_LARGE, what, applied=applied)
     return Refused(Code.ILLEGAL_STATE, f"the call failed ({status.name}): {_short(text)}", applied=applied)
 
@@ -109,7 +109,7 @@ _CONNECTING = re.compile(r"failed to connect to all addresses; last error: [A-Z_
 
 
 def _short(text: str) -> str:
-    """Return the first line of gRPC's text, without what every failed connect begins with."""
+    """Return the first line of gRPC's text, without the beginning that is the same for every failed connection."""
     return unquote(_CONNECTING.sub("", text.partition("\n")[0], 1))[:200]
 
 
@@ -132,7 +132,8 @@ class Deadline:
 
 
 class Attempts:
-    """Bookkeeping of one call's retries: whether an outcome became unknown, when to try again, how long to wait."""
+    """Counts one call's attempts, and knows whether an outcome became unknown, when to try again and how long to
+    wait."""
 
     def __init__(self, options: ClientOptions, deadline: Deadline, rng: Rng) -> None:
         self.unknown = False
@@ -170,7 +171,7 @@ class Attempts:
         if error.code is Code.TIMED_OUT:
             self._attempt_timeout_s *= 2
         elif error.code is Code.NOT_LEADER and not error.detail:
-            # The group elects a leader now. A longer wait for a server that is silent would gain nothing.
+            # The group elects a leader now, so a longer wait for a silent server would gain nothing.
             self._attempt_timeout_s = self._options.attempt_timeout_s
         delay = self._next_delay_s(follow=reaction is Reaction.FOLLOW and bool(error.detail))
         if delay >= self._deadline.left_s:
@@ -182,8 +183,8 @@ class Attempts:
         return delay
 
     def _next_delay_s(self, *, follow: bool) -> float:
-        """Return an exponential delay with jitter. Two hints are followed at once; later ones may name servers in a
-        circle."""
+        """Return an exponential delay with jitter. The first two hints are followed at once; the delay slows later
+        ones, because servers may name each other in a circle."""
         if follow and self._follows < 2:
             self._follows += 1
             return 0.0

@@ -1,5 +1,4 @@
-"""The error that a writer raises when rows were not applied, unless its caller asks for the failed rows to be
-returned."""
+"""The error that a writer raises if rows were not applied, unless its caller wants the failed rows returned instead."""
 
 from __future__ import annotations
 
@@ -33,10 +32,10 @@ class RowErrors(Refused):
     """Some rows of a write were not applied, and all others were.
 
     `errors`: the failed rows by position, each with its code and column; RowFailure, or RowError if the writer knows no
-    keys. `failed`: their number, which is larger if only the first are kept. `rows_applied`: how many other rows were
-    applied. `rows`: the failed rows as they were sent, a pa.Table in the order of `errors`, if they are known.
-    `applied` is NOT_APPLIED only if no row was applied: otherwise a repetition of the whole write would find rows of
-    its own.
+    keys. `failed`: the number of all failed rows, of which only the first may be in `errors`. `rows_applied`: how many
+    other rows were applied. `rows`: the failed rows as they were sent, a pa.Table in the order of `errors`, if they are
+    known. `applied` is NOT_APPLIED only if no row was applied. Otherwise a repetition of the whole write would meet
+    rows that it applied itself.
     """
 
     def __init__(
@@ -65,5 +64,6 @@ class RowErrors(Refused):
         )
 
     def __str__(self) -> str:
-        # The ending of `Refused`, "nothing was applied" or "the outcome is unknown", would say less than this text.
+        # The text of `Refused` ends with "nothing was applied" or "the outcome is unknown". This text is more exact, so
+        # it has no such ending.
         return f"{self.code.name}: {self.what}"

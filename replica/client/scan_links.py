@@ -1,5 +1,5 @@
-"""Reads the rows of a scan on the connection that its server offers: frames of Arrow IPC messages, each read into one
-buffer, which the batch then refers to."""
+"""Reads the rows of a scan on the connection that its server offers. Each frame is an Arrow IPC message; it is read
+into one buffer, to which the batch refers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from nyala.replica.rpc import HEAD_BYTES, body_length
 from nyala.replica.types import Code, Refused, limits
 
 WAKE_S = 1.0
-"""The seconds between two calls of `stop` while nothing comes."""
+"""The seconds between two calls of `stop` while no bytes arrive."""
 
 
 def batches_on(sock: socket.socket, schema: pa.Schema, stop: Callable[[], None]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches until the server closes the connection, which does not say that they are all.
+    """Yield the batches until the server closes the connection. Only the end of the scan's call says whether these are
+    all.
 
     `stop` is called at least every WAKE_S, and an error that it raises ends this. Refused UNAVAILABLE if the connection
-    breaks, CORRUPTION for what is no batch of the schema.
+    breaks, CORRUPTION for bytes that are no batch of the schema.
     """
     sock.settimeout(WAKE_S)
     head = memoryview(bytearray(HEAD_BYTES))

@@ -33,7 +33,7 @@ _NEVER = threading.Event()
 
 @dataclass(frozen=True)
 class TabletPart:
-    """One complete part of one tablet: its batches, the number of rows, and the time as of which they were read."""
+    """One complete part of one tablet: its batches, the number of rows, and the hybrid time of the read."""
 
     tablet_id: str
     batches: tuple[Any, ...]
@@ -48,7 +48,7 @@ def check_spec(handle: TableHandle, spec: ScanSpec) -> None:
     for name in (*(spec.columns or ()), *(p.column for p in spec.predicates)):
         handle.schema.column(name)
     if spec.limit < 0 or spec.slice_count < 1 or spec.snapshot_time < 0:
-        what = "a scan's limit and time are not negative, and it has a slice at least; correct them"
+        what = "a scan's limit and time must be 0 or more, and its slices 1 or more; correct them"
         given = {"limit": spec.limit, "slices": spec.slice_count, "time": spec.snapshot_time}
         raise Refused(Code.INVALID_ARGUMENT, what, given)
     if spec.staleness_us and (problem := staleness_problem(spec.staleness_us)):
@@ -85,11 +85,11 @@ class Scans:
         return highest
 
     def _time_of_leader(self, table_name: str, tablet_ids: Sequence[str], deadline: Deadline) -> tuple[int, set[str]]:
-        """Return the time of the first tablet's leader, after it has made sure that it leads; and which of the tablets
-        it leads.
+        """Return the time of the first tablet's leader, which has made sure that it leads, and which of the tablets
+        that server leads.
 
-        The cached leader of a tablet may lead it no more. Its clock would be no answer: the next leader's may be ahead
-        of it, and so may be the times of writes there.
+        The cached leader of a tablet may no longer lead. Its clock would be wrong then: the next leader's clock, and
+        the times of writes there, may be ahead of it.
         """
         first, *others = tablet_ids
 
@@ -156,15 +156,15 @@ class Scans:
     def _seen(self, part: TabletPart) -> TabletPart:
         """Remember the time of a part that the caller gets: no later read of this client is older.
 
-        A time is remembered only after a read at it: after a strong read that failed because a leader is away, a stale
-        read must still be possible.
+        A time is remembered only after a read at it has succeeded. If a strong read fails because a leader is away, a
+        stale read must still be possible.
         """
         self._calls.observe(part.snapshot_time)
         return part
 
     def _pinned(self, handle: TableHandle, spec: ScanSpec, tablets: Sequence[TabletHandle]) -> ScanSpec:
-        """Return the spec with one time for all tablets. A single part needs none: `latest` is linearizable at its
-        leader."""
+        """Return the spec with one time for all tablets. A single part needs no time, because `latest` is linearizable
+        at its leader."""
         if spec.snapshot_time or len(tablets) * spec.slice_count <= 1:
             return spec
         time = (
@@ -177,9 +177,9 @@ class Scans:
     def time_of_staleness(
         self, handle: TableHandle, staleness_us: int, tablets: Sequence[TabletHandle] | None = None
     ) -> int:
-        """Return a time for these tablets, at most `staleness_us` old by the clock of a server of one of them, and not
-        below what this client has seen. It is at most half of the kept history old, so that the scan has time to read
-        it."""
+        """Return a time for these tablets. It is at most `staleness_us` old by the clock of a server of one of them,
+        and not below the times that this client has seen. Its age is at most half of the kept history, so that the scan
+        has time to read."""
 
         def ask(stub: Any, uuid: str, timeout_s: float) -> int:
             reply = stub.ServerTime(pb.ServerTimeRequest(dest_uuid=uuid), timeout=timeout_s)
@@ -187,7 +187,7 @@ class Scans:
             return int(reply.hybrid_time)
 
         deadline = Deadline(self._calls.options.timeout_s)
-        asked = (tablets or handle.tablets)[0]  # another one may have no server that answers
+        asked = (tablets or handle.tablets)[0]  # the servers of the first tablet may not answer
         now = self._calls.at_any(handle.name, asked.tablet_id, ask, deadline=deadline)
         allowed_us = min(staleness_us, handle.history_retention_us // 2) - limits.CLOCK_DIFFERENCE_US_MAX
         return max(self._calls.time_seen, now - hybrid_from_us(max(0, allowed_us)))
@@ -230,7 +230,7 @@ class Scans:
         spec: ScanSpec,
         conditions: Sequence[pb.Predicate],
     ) -> TabletPart:
-        """Return one part; after the scan has ended, an empty one soon."""
+        """Return one part. If the scan ends meanwhile, it soon returns an empty one."""
         return self._whole(handle, tablet, _request(handle, tablet, spec, conditions), spec, stop)
 
     def _whole(
@@ -267,7 +267,7 @@ class Scans:
     def _collect(
         self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, road: _Road
     ) -> TabletPart:
-        """Read a stream to its end, or until `stop`; Refused if it has no end, or lacks rows."""
+        """Read a stream to its end, or until `stop`. Refused if it breaks off, or lacks rows."""
         batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
         linked = said = 0
         try:
@@ -305,7 +305,7 @@ class _Stopped(Exception):
 
 @dataclass(frozen=True)
 class _Road:
-    """The connection on which rows of one part may come."""
+    """The connection on which the rows of one part may arrive, if the server offers one."""
 
     port: LinkPort | None
     uuid: str
@@ -313,8 +313,8 @@ class _Road:
     given_up: threading.Event
 
     def batches(self, chunk: pb.ScanChunk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that come on the connection that `chunk` offers; none if it cannot be reached, or if the scan
-        is given up. Refused as `batches_on`, and TIMED_OUT."""
+        """Yield the batches that arrive on the connection which `chunk` offers. It yields none if the connection cannot
+        be opened, or if the scan is given up. Refused as `batches_on`, and TIMED_OUT."""
         if self.port is None:
             return
         try:

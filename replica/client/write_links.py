@@ -1,4 +1,5 @@
-"""Sends small writes to one server over one connection. The calling threads send and read; there is no other thread.
+"""Sends small writes to one server over one connection. The writing threads themselves send and read; there is no other
+thread.
 
 1. A thread that writes sends its request itself, unless another thread is sending: then that thread sends it too.
 2. A thread that waits for an outcome reads replies until its own arrives, unless another thread is reading: then that
@@ -33,7 +34,7 @@ from .link_ports import CONNECT_S, LinkPort
 from .retry import NO_ANSWER, refusal_of_rpc_error
 
 _PAYLOAD_BYTES_MAX = 16 << 10
-"""Larger writes go as gRPC calls: they gain nothing from a link and would delay the small ones."""
+"""Larger writes go as gRPC calls: they gain nothing from a link, and would delay the small ones."""
 _BUNDLE_WRITES_MAX = 256
 _READ_BYTES = 64 << 10
 
@@ -116,8 +117,8 @@ class _Link:
         return waiting
 
     def finish(self, waiting: _Waiting, timeout_s: float) -> pb.WriteReply:
-        """Return the reply. Refused TIMED_OUT if it is late, with outcome UNKNOWN if the request has left or is about
-        to."""
+        """Return the reply. If it is late, Refused TIMED_OUT, with outcome UNKNOWN if the request was sent or is being
+        sent."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
             waiting.present = True
@@ -152,8 +153,8 @@ class _Link:
         return taken
 
     def _send_while(self, send: bool, sender: _Waiting, deadline: float) -> None:
-        """Send queued requests while that is `sender`'s task. Its thread leaves afterwards, so it must not leave
-        requests in the queue."""
+        """Send queued requests as long as `sender` is the one that sends. Its thread returns afterwards, so it must
+        leave no requests in the queue."""
         try:
             while send:
                 self._send(deadline)
@@ -179,7 +180,8 @@ class _Link:
             self._close_if_unused()
 
     def _work_until_settled(self, waiting: _Waiting, deadline: float) -> None:
-        """Send queued requests, or read, unless other threads do; until `waiting` is settled or late."""
+        """Send queued requests, or read replies, unless other threads do both. Returns when `waiting` is settled or
+        late."""
         while (left := deadline - time.monotonic()) > 0:
             with self._lock:
                 waiting.woken()
@@ -279,7 +281,7 @@ class _Link:
 
 
 class LinkedWrite:
-    """A write that has left or is about to. Call `result` or `cancel`, once. Concurrency: one thread."""
+    """A write that was sent, or soon is. Call `result` or `cancel` once. Concurrency: one thread."""
 
     def __init__(self, writes: SmallWrites, link: _Link, waiting: _Waiting, timeout_s: float) -> None:
         self._writes, self._link, self._waiting, self._timeout_s = writes, link, waiting, timeout_s

@@ -1,7 +1,7 @@
 """Writes: one at a time, or a pipelined window of them per tablet, retried in order until their outcome is known.
 
-Every write names its origin: a Kafka source with offsets, or a client with a sequence number. By it a tablet's ledger
-drops writes that were applied before, so a write may always be repeated.
+Every write names its origin: a Kafka source with offsets, or a client with a sequence number. By the origin, a tablet's
+ledger recognises writes that were applied before and drops them. So a write may always be repeated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from .tables import TableHandle
 from .write_links import LinkedWrite
 
 GAP_RETRIES_MAX = 3
-"""A GAP right after a failover may come from a leader that has not applied all of its log yet."""
+"""The number of retries after a GAP: right after a failover it may come from a leader that has not applied all of its
+log yet."""
 
 
 @dataclass(frozen=True)
 class WriteOutcome:
-    """The outcome of one batch. `rows_replayed`: rows that the tablet had already. `last_offset`: the last offset of
-    the source, if there is one."""
+    """The outcome of one batch. `rows_replayed`: the number of rows that the tablet had already. `last_offset`: the
+    last offset of the source, if it has one."""
 
     tablet_id: str
     rows: int
@@ -92,7 +93,7 @@ def _part_request(whole: pb.WriteRequest, part: WireBatch) -> pb.WriteRequest:
 class _CallWhenAsked:
     """A call that begins only when the caller requests its outcome.
 
-    If the thread sends nothing else meanwhile, a blocking call costs half of one that runs in gRPC's threads.
+    If the thread sends nothing else meanwhile, a blocking call costs half as much as one that runs in gRPC's threads.
     """
 
     def __init__(self, write: Any, request: pb.WriteRequest, timeout_s: float) -> None:
@@ -109,9 +110,9 @@ class _CallWhenAsked:
 class _InFlight:
     """One write under way.
 
-    `is_oldest`: every earlier write to the tablet was acknowledged when it was last sent. `behind_linked`: the write
-    before it goes over the link. A write after one that goes as a call must be a call too, because over the link it
-    would overtake.
+    `is_oldest`: when it was last sent, every earlier write to the tablet was acknowledged. `behind_linked`: the write
+    before it goes over the link. If the write before it is a gRPC call, it must be a call, too, because it would
+    overtake that write over the link.
     """
 
     request: pb.WriteRequest
@@ -120,7 +121,7 @@ class _InFlight:
     size_bytes: int
     alone: bool = False
     behind_part: bool = False
-    """Whether rows of the batch that it was a part of are applied already."""
+    """Whether it is a part of a halved batch of which other rows are applied already."""
     put_order: int = 0
     """Its position in the order in which the caller put writes into the window; not its sequence number."""
     call: Any = None
@@ -145,15 +146,16 @@ def _first_put(tablet: _TabletQueue) -> int:
 
 
 Split = Callable[[pb.WriteRequest, WireBatch, WireBatch], tuple[pb.WriteRequest, pb.WriteRequest]]
-"""Maps a request that was refused as too large, and its rows in two parts, to the requests that replace it."""
+"""Takes a request that was refused as too large, and its rows in two parts; returns the two requests that replace
+it."""
 
 
 class WriteWindow:
     """Pipelined writes to the tablets of one table. The outcomes of a tablet's writes are read in order, the oldest
     first.
 
-    If a tablet refuses a batch as too large, because its rows would keep too much of what is stored or write one key
-    too often, its halves replace it. The second half is sent when the first one is acknowledged.
+    A tablet may refuse a batch as too large, because its rows would keep too many stored values, or write one key too
+    often. Then two halves replace the batch. The second half is sent when the first one is acknowledged.
 
     Invariants: at most `writes_inflight_per_tablet_max` writes a tablet, `writes_inflight_max` writes and
     `write_bytes_inflight_max` bytes in all are under way; writes to one tablet are acknowledged in the order in which
@@ -177,11 +179,11 @@ class WriteWindow:
         self._bytes = self._writes = self._put = 0
 
     def put(self, request: pb.WriteRequest, *, depth: int | None = None, alone: bool = False) -> None:
-        """Send a write, after reading the outcomes of as many older ones as the bounds demand; `depth` lowers the
-        window of the tablet.
+        """Send a write. If the bounds demand it, the outcomes of older writes are read first. `depth` lowers the bound
+        for the tablet.
 
-        `alone`: the caller puts no other write in before it calls `drain`. Raises the error of an older write:
-        NotApplied or OutcomeUnknown.
+        `alone`: the caller adds no other write before it calls `drain`. Raises the error of an older write: NotApplied
+        or OutcomeUnknown.
         """
         options = self._calls.options
         tablet = self._queues.setdefault(request.tablet_id, _TabletQueue(request.tablet_id))
@@ -245,10 +247,10 @@ class WriteWindow:
         return _CallWhenAsked(write, request, timeout_s) if item.alone else write.future(request, timeout=timeout_s)
 
     def _settle_oldest(self, tablet: _TabletQueue) -> None:
-        """Wait for the oldest write's outcome; send it again as long as the table of reactions demands it."""
+        """Wait for the oldest write's outcome, and send it again as long as `reaction_to` its error demands it."""
         item = tablet.writes[0]
         if item.attempts.count == 0:
-            # The time that earlier writes took does not count for this one.
+            # The time that earlier writes took does not count towards this one's deadline.
             item.deadline.restart()
         while True:
             if item.call is None and item.error is None:
@@ -279,9 +281,9 @@ class WriteWindow:
         )
 
     def _may_be_halved(self, item: _InFlight, error: Refused) -> bool:
-        """Return whether the write may be halved. An earlier attempt may yet be applied; beside halves with other
-        numbers its rows would be applied twice. A source's rows are known by their offsets, so it may always be
-        halved."""
+        """Return whether the write may be halved. An earlier attempt with an unknown outcome may still be applied; then
+        the rows of a half with another sequence number would be applied twice. Rows of a source are recognised by their
+        offsets, so a source's write may always be halved."""
         known = not item.attempts.unknown or item.request.HasField("source")
         return error.code is Code.TOO_LARGE and item.request.rows > 1 and known
 
@@ -311,7 +313,7 @@ class WriteWindow:
 
     def _again_or_raise(self, item: _InFlight, error: Refused) -> None:
         if error.code is Code.GAP and (not item.is_oldest or item.gaps < GAP_RETRIES_MAX):
-            # It overtook an earlier write that had to be sent again, and which is acknowledged by now.
+            # This write overtook an earlier one that had to be sent again. That one is acknowledged by now.
             item.gaps += item.is_oldest
             time.sleep(self._calls.options.backoff_first_s * (1 << item.gaps) if item.is_oldest else 0.0)
         else:
@@ -388,8 +390,9 @@ class SourceWriter:
 def _split_of_source(
     whole: pb.WriteRequest, first: WireBatch, second: WireBatch
 ) -> tuple[pb.WriteRequest, pb.WriteRequest]:
-    """Split a source's request. The first half builds on what the whole batch built on, and the second one on the
-    first. Later batches build on the last offset, so they are refused with a gap until both halves are applied."""
+    """Split a source's request. The first half has the `after` of the whole batch, and the second half has the last
+    offset of the first. Later batches name the last offset of the whole batch, so they are refused with a gap until
+    both halves are applied."""
     one, two = (_part_request(whole, part) for part in (first, second))
     two.has_after, two.after = True, max(first.last_offset, whole.after if whole.has_after else -1)
     return one, two
@@ -419,14 +422,15 @@ class SessionWriter:
         """The highest hybrid time acknowledged: a scan at or after it sees these writes."""
 
     def send(self, batch: WireBatch, *, depth: int | None = None) -> None:
-        """Send one batch. `depth=1`: only when the one before it, to the same tablet, is acknowledged.
+        """Send one batch. With `depth=1` it waits until the batch before it to the same tablet is acknowledged.
 
         NotApplied or OutcomeUnknown, of this batch or of an earlier one.
         """
         self._window.put(self._request(batch), depth=depth)
 
     def write(self, batch: WireBatch) -> None:
-        """Send one batch and return when it and all before it are acknowledged; for a single batch this is fastest.
+        """Send one batch, and return when it and all earlier ones are acknowledged. For a single batch this is the
+        fastest way.
 
         NotApplied or OutcomeUnknown, of this batch or of an earlier one; RowErrors.
         """
@@ -475,8 +479,8 @@ class SessionWriter:
     def _split(
         self, whole: pb.WriteRequest, first: WireBatch, second: WireBatch
     ) -> tuple[pb.WriteRequest, pb.WriteRequest]:
-        """Split a client's request. The first half has the sequence number of the whole batch, under which nothing is
-        in a log. The second one has a new number, and its outcome is read right after the first."""
+        """Split a client's request. The first half has the sequence number of the whole batch, under which no log has
+        an entry. The second half has a new number, and its outcome is read right after the first half's."""
         identity = self._identity
         if identity is None:
             raise InvariantViolation("a writer that reads outcomes is open", table=self._handle.name)

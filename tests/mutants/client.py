@@ -757,7 +757,7 @@ MUTANTS = (
              def _collect(
                  self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, road: _Road
              ) -> TabletPart:
-                 """Read a stream to its end, or until `stop`; Refused if it has no end, or lacks rows."""
+                 """Read a stream to its end, or until `stop`. Refused if it breaks off, or lacks rows."""
                  batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
                 ''',
                 after='''
@@ -770,7 +770,7 @@ MUTANTS = (
                  road: _Road,
                  batches: list[Any],
              ) -> TabletPart:
-                 """Read a stream to its end, or until `stop`; Refused if it has no end, or lacks rows."""
+                 """Read a stream to its end, or until `stop`. Refused if it breaks off, or lacks rows."""
                  rows, time_of, last, schema = 0, spec.snapshot_time, False, None
                 ''',
             ),

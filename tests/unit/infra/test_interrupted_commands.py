@@ -185,8 +185,8 @@ def test_dead_letters_of_an_unknown_table_are_refused(
     ("answer", "says"),
     [
         (b"", "no master answers; is this Kafka's address? The masters' is NYALA_MASTERS of `nyala env`"),
-        (b"HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "what listens there is no Nyala master"),
-        (b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3 and more\r\n", "what listens there is no Nyala master"),
+        (b"HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "the process that listens there is no Nyala master"),
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3 and more\r\n", "the process that listens there is no Nyala master"),
         (None, "no master answers; check the address, and whether the cluster is up"),
     ],
     ids=["kafka", "web", "ssh", "nobody"],
