@@ -18,7 +18,8 @@ from .process import serve
 
 
 def parse(arguments: Sequence[str]) -> MasterOptions:
-    """The options of a command line, the environment and a file; on an error, the process ends with a clear line."""
+    """Return the options, from the command line, the environment and a file. On an error, the process prints one line
+    and ends."""
     return read_options(
         MasterOptions, "nyala master run", "NYALA_MASTER", arguments, about="One master of a Nyala cluster."
     )

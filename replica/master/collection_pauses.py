@@ -1,7 +1,8 @@
 """Keeps the pauses of Python's garbage collector short in a process that has millions of objects.
 
-A full collection visits every object that may be part of a cycle, and the event loop stands still meanwhile: seconds,
-with the records and reports of 100,000 tablets. These are freed by their reference counts, because they form no cycles.
+A full collection visits every object that may be part of a cycle, and the event loop stops meanwhile. With the records
+and reports of 100,000 tablets that takes seconds. These objects need no collection: they form no cycles, so their
+reference counts free them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 
 LONG_S = 0.02
-"""After a full collection that took longer, later ones do not visit the objects that it found alive."""
+"""If a full collection took longer, later ones do not visit the objects that it found alive."""
 
 
 @dataclass
 class CollectionPauses:
-    """Measures full collections, and ends their growth by `gc.freeze`.
+    """Measures full collections, and stops them from growing longer by `gc.freeze`.
 
     The price: objects that were alive at a long collection, and become an unreachable cycle later, are never freed.
     Those of a master live as long as it does: its catalog, its group, its services.
@@ -39,7 +40,7 @@ class CollectionPauses:
         gc.callbacks.remove(self._note)
 
     def _note(self, phase: Literal["start", "stop"], info: dict[str, int]) -> None:
-        """Take the begin or the end of a collection, as `gc.callbacks` tells it."""
+        """Note the begin or the end of a collection. Python calls it through `gc.callbacks`."""
         if info["generation"] < 2:
             return
         if phase == "start":

@@ -31,7 +31,7 @@ class Metrics(Exporter):
     ) -> None:
         super().__init__()
         self.state = state
-        """None before this master has opened its catalog: there are only metrics of calls then."""
+        """None before this master has opened its catalog: until then there are only metrics of calls."""
         self._pauses = pauses
         self._checks = checks
         self._connections = connections
@@ -54,9 +54,9 @@ class Metrics(Exporter):
             ("nyala_master_catalog_bytes_max", "Above these nothing may be added", limits.CATALOG_BYTES_MAX),
         ):
             yield GaugeMetricFamily(name, what, value=value)
-        looks = "Views of tablets that were refreshed, because something of them may have changed"
+        looks = "Views of tablets that were refreshed, because they may have changed"
         yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=state.kept.refreshes)
-        refused = "Ticks in which no decision was made, because one of their changes was refused"
+        refused = "Ticks without decisions, because a change of the catalog was refused"
         yield CounterMetricFamily("nyala_master_ticks_refused", refused, value=state.ticks_refused)
         reports = "Records of reports that were handed to Kafka's client"
         yield CounterMetricFamily("nyala_master_reports", reports, value=state.reports_published)

@@ -86,7 +86,8 @@ class MasterOptions:
     republish_first_ms: int = 10_000
     republish_max_ms: int = 60_000
     reports_per_second_max: int = 1_000
-    """Each report takes about 0.4 ms of a core: half to make and publish it, half to read it back and check it."""
+    """The most reports in a second. Each takes about 0.4 ms of a core: half to make and publish it, half to read it
+    back and check it."""
     flush_entries: int = 500
     """The catalog is flushed when this many entries have been applied since the last flush."""
     dropped_retention_ms: Annotated[

@@ -75,7 +75,7 @@ from .state import MasterState
 
 _log = logging.getLogger("nyala.master")
 READY_SERVICES, LIVE_SERVICES = ("nyala.v1.MasterService",), ("nyala.v1.PeerService", "nyala.v1.CopyService")
-"""The services that need a master that is ready, and those by which masters reach one that is not."""
+"""The services that health probes report as serving only when the master is ready, and those that serve before that."""
 STOP_GRACE_S = 1.0
 BELONG_PERIOD_S = 0.2
 RESIGN_EXIT_CODE = 70
@@ -100,7 +100,7 @@ class MasterProcess:
         self._readiness = Readiness(self.stopping.is_set)
         self._parts: list[Any] = []
         self._left: RaftConfig | None = None
-        """The committed config that leaves this master out."""
+        """The committed config without this master, once the group has removed it; None before."""
 
     @property
     def _told(self) -> tuple[Address, ...]:
@@ -108,7 +108,7 @@ class MasterProcess:
         return (*self.options.peers, *self.options.join)
 
     def fail(self, error: BaseException) -> None:
-        """End the process: its disk, its catalog or its invariants are broken."""
+        """End the process, because of a failed disk, a failed catalog or a broken invariant."""
         _log.critical("this master must end: %s", error, exc_info=error)
         self.failure = self.failure or error
         self.stopping.set()
@@ -206,7 +206,7 @@ class MasterProcess:
         return config
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, RaftConfig]) -> RaftConfig | None:
-        """The result of `work`; None if this process was told to stop before."""
+        """Return the result of `work`; None if this process is asked to stop before that."""
         working = asyncio.create_task(work)
         stopping = asyncio.create_task(self.stopping.wait())
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -264,8 +264,8 @@ class MasterProcess:
                 await asyncio.to_thread(group.cmeta.save_config, self._left)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """End the process if a task ends by an unexpected error, because a master without one of its parts gives wrong
-        answers."""
+        """End the process if a task ends with an unexpected error, because a master without one of its parts gives
+        wrong answers."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.critical("task %s died", task.get_name(), exc_info=error)
@@ -281,7 +281,8 @@ class MasterProcess:
         return advertised or Address(host, port)
 
     def _start_parts(self, state: MasterState, reconciler: Reconciler) -> None:
-        """Start Kafka and the executor, if the options ask for them. They are closed in the order of their start."""
+        """Start the threads of Kafka and the executor, if the options ask for them. They are closed in the order of
+        their start."""
         loop = asyncio.get_running_loop()
         threads = DecisionSinks(loop, state, reconciler, self.fail)
         if self.options.execute_decisions == "master":
@@ -313,8 +314,8 @@ class MasterProcess:
                 network.relink(uuid)
 
     async def _belong(self, checker: FileChecker, state: MasterState) -> None:
-        """Keep the cluster's id and feature level in the directory. So a master that loses its catalog does not begin
-        with an empty one, and a build that does not know the level does not open the directory."""
+        """Write the cluster's id and feature level into the directory. So a master that loses its catalog does not
+        begin with an empty one, and a build that does not know the level does not open the directory."""
         while True:
             await checker.belong(state.cluster_id, finalized_level(state.catalog))
             await asyncio.sleep(BELONG_PERIOD_S)

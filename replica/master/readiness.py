@@ -1,4 +1,4 @@
-"""Why a master cannot serve now, for probes."""
+"""The reasons why a master cannot serve now, for probes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from collections.abc import Callable
 from .state import MasterState
 
 LEADERLESS_S_MAX = 30.0
-"""A master that knew a leader stays ready for so long without one. An election takes a few seconds, and all masters are
-without a leader meanwhile: a probe that saw that would take all of them away from servers and clients at once."""
+"""A master that knew a leader stays ready for this time without one. During an election, which takes a few seconds, no
+master knows a leader. If all became unready then, probes would take all of them away from servers and clients at
+once."""
 
 
 class Readiness:
     """The reasons why this master is not ready. Concurrency: any thread; values may be a tick old.
 
-    Kafka does not count: masters serve all but the decisions' topics without it, and each master would be affected.
+    Kafka does not count: without it, masters serve everything but their topics, and its loss would make all masters
+    unready at once.
     """
 
     def __init__(self, ending: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
-        """`ending()`: whether the process was told to end."""
+        """`ending()`: whether the process was asked to end."""
         self.state: MasterState | None = None
         """None before this master has opened its catalog."""
         self._ending = ending
@@ -34,7 +36,7 @@ class Readiness:
             self._leader_s = self._clock()
 
     def reasons(self) -> list[str]:
-        """One line each; none if the master can serve."""
+        """The reasons, one line each; empty if the master can serve."""
         if self._ending():
             return ["the master is stopping"]
         if self.state is None:

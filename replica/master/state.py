@@ -31,8 +31,8 @@ _log = logging.getLogger("nyala.master")
 
 @dataclass(frozen=True)
 class RefusedTicks:
-    """Ticks of the reconciler that were refused one after the other, the first of them at `since_us` of the monotonic
-    clock; `why`: the last refusal."""
+    """The number of ticks of the reconciler that were refused in a row, the first one at `since_us` of the monotonic
+    clock. `why`: the last refusal."""
 
     why: str
     since_us: int
@@ -57,8 +57,8 @@ class MasterState:
         self.group = group
         self.clock = clock
         self.options = options
-        # A server that was away for less than half the delay was heard for the other half of it, which is long enough
-        # to judge the others.
+        # A server that was silent for less than half of the delay was heard for the other half, which is long enough to
+        # judge others.
         long_us = options.rereplicate_after_ms * 500
         self.soft = SoftState(clock.monotonic_us(), self.known_config, long_silence_us=long_us)
         listed = lambda uuid: self.catalog.addresses_of(uuid)  # noqa: E731
@@ -72,14 +72,15 @@ class MasterState:
         """The term in which the soft state was collected."""
         self.decisions_published = 0
         self.ticks_refused = 0
-        """The reconciler's ticks that were refused although this master leads."""
+        """The number of the reconciler's ticks that were refused although this master leads."""
         self.refused_ticks: RefusedTicks | None = None
-        """Those that were refused one after the other, up to the last one; None if that one was not."""
+        """The refused ticks up to the last one; None if the last one was not refused."""
         self.reports_published = 0
         self.reports_compared = 0
-        """The tablets that were compared with their records of `reports`, or published again."""
+        """The number of tablets that were compared with their records of `reports`, or published again."""
         self.oldest_report_us: int | None = None
-        """When the oldest record of a tablet in `reports` was published; None if this master publishes none."""
+        """The time at which the oldest record of a tablet in `reports` was published; None if this master publishes
+        none."""
         self.kafka: KafkaLink | None = None
         """This master's link to Kafka; None: it was started without Kafka."""
 
@@ -94,8 +95,7 @@ class MasterState:
         return None if tablet is None else tablet.known_config
 
     def places_of(self, uuid: str) -> Sequence[Address]:
-        """The addresses at which a tablet server counts; if it was not heard there for long enough, those of the
-        catalog's configs."""
+        """The addresses at which a tablet server counts; if they are not proven yet, those of the catalog's configs."""
         known = self.soft.servers.get(uuid)
         return known.recorded_at if known is not None else sorted(self.catalog.addresses_of(uuid), key=str)
 
@@ -105,7 +105,8 @@ class MasterState:
         return self.clock.monotonic_us()
 
     async def lead(self) -> int:
-        """The term in which this master leads and is ready; Refused otherwise. Drops soft state of earlier terms."""
+        """Return the term in which this master leads and is ready; Refused otherwise. It drops soft state of earlier
+        terms."""
         term = await self.group.ensure_ready()
         if self.led_term != term:
             self.soft.reset(self.mono_us)
@@ -133,20 +134,22 @@ class MasterState:
 
     @property
     def servers_may_come(self) -> bool:
-        """Whether live servers may not count yet, because this master just began to lead, or is calling a server."""
+        """Whether there may be live servers that do not count yet: this master just began to lead, or is calling a
+        server."""
         recent_us = self.options.server_dead_ms * 1000
         return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
 
     async def refresh_views(self) -> None:
         """Refresh the views of all tablets that may have changed, a bounded number in each step of the loop.
 
-        Half of the time is for others: a heartbeat takes many steps of the loop, and a server whose heartbeats are late
-        counts as dead, which makes the views of all its tablets due.
+        Half of the time is left for other work of the loop. Otherwise heartbeats, which take many steps each, would be
+        late. A server with late heartbeats counts as dead, and then the views of all its tablets are due.
         """
         await self.refresh_views_unless(lambda: False)
 
     async def refresh_views_unless(self, needless: Callable[[], bool]) -> bool:
-        """As `refresh_views`, until `needless()` after a step; returns whether all are fresh."""
+        """As `refresh_views`, but end after the first step when `needless()` holds; returns whether all views are
+        fresh."""
         while True:
             began_us = self.mono_us
             if self.kept.refresh(began_us, self.clock.wall_us(), REFRESHES_PER_STEP):
@@ -156,8 +159,8 @@ class MasterState:
             await asyncio.sleep((self.mono_us - began_us) / 1e6)
 
     def replica_load(self) -> dict[str, int]:
-        """Replicas per server: the reported ones, and those that new tablets will get. After `refresh_views`,
-        little is left to be refreshed."""
+        """The number of replicas per server: the reported ones, and those that new tablets will get. Call it after
+        `refresh_views`, because it refreshes the views that are left."""
         self.kept.refresh(self.mono_us, self.clock.wall_us())
         return self.kept.replica_load()
 

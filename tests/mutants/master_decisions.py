@@ -1130,7 +1130,7 @@ MUTANTS = (
         file="replica/master/tablets/descriptions.py",
         function="Descriptions.make_for",
         before="""
-                await asyncio.sleep(0)  # the step before may have been long, and so may the one behind
+                await asyncio.sleep(0)  # the steps before and after this one may be long, too
                 described = self.get(tablet.table_id, table) or self.make(tablet.table_id, table)
                 await asyncio.sleep(0)
         """,

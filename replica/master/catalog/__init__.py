@@ -1,1 +1,1 @@
-"""The catalog: its state machine, and the changes of its records. It imports nothing of heartbeats."""
+"""The catalog: its state machine, and the changes of its records. It does not import the heartbeats package."""

@@ -14,13 +14,14 @@ FORGOTTEN = "a dropped table is forgotten a day after the last of its replicas i
 
 
 def check_defaults(schema: TableSchema) -> None:
-    """Refused(TOO_LARGE) if the defaults of variable length of a row are too long together; names the longest one."""
+    """Raise Refused(TOO_LARGE) if a row's defaults of variable length are too long together. The error names the
+    longest one."""
     lengths = {column.name: column.default_length for column in schema.columns}
     if sum(lengths.values()) > limits.DEFAULTS_BYTES_MAX:
         raise Refused(
             Code.TOO_LARGE,
-            "the defaults of the columns are too long together, and each row that leaves the columns out gets them: "
-            "use shorter ones, or make the column nullable and let readers put the value in",
+            "the defaults of the columns are too long together, and each row without these columns gets them: "
+            "use shorter ones, or make the column nullable and let readers fill in the value",
             longest=max(lengths, key=lambda name: lengths[name]),
             bytes=sum(lengths.values()),
             max=limits.DEFAULTS_BYTES_MAX,
@@ -28,10 +29,10 @@ def check_defaults(schema: TableSchema) -> None:
 
 
 def check_room(catalog: Catalog, puts: Mapping[str, Record]) -> None:
-    """Refused(NO_SPACE) if the catalog with `puts` would have too many tables or tablets, or too many bytes.
+    """Raise Refused(NO_SPACE) if the catalog with `puts` would have too many tables or tablets, or too many bytes.
 
-    Changes that an existing cluster needs, for example a mark on a tablet, are not checked: between this bound and that
-    of a message there is room for them.
+    Changes that an existing cluster needs, for example a mark on a tablet, are not checked. This bound is lower than
+    that of a message, and the difference is room for them.
     """
     for prefix, most in (("table/", limits.TABLES_MAX), ("tablet/", limits.TABLETS_MAX)):
         added = sum(1 for key in puts if key.startswith(prefix) and key not in catalog)
@@ -45,7 +46,7 @@ def check_room(catalog: Catalog, puts: Mapping[str, Record]) -> None:
 
 
 def check_sources(catalog: Catalog, prefix: str, puts: Mapping[str, Record]) -> None:
-    """Refused(NO_SPACE) if one table, whose positions begin with `prefix`, would have too many source positions."""
+    """Raise Refused(NO_SPACE) if one table would have too many source positions. Their names begin with `prefix`."""
     added = sum(1 for key in puts if key not in catalog)
     if added and catalog.count(prefix) + added > limits.SOURCES_PER_TABLE_MAX:
         what = (

@@ -60,7 +60,7 @@ CHANGED_MAX = 100_000
 
 
 _IN_TABLE_LOOK_UPS = group_of(TABLE), group_of(DESIRED_CHANGE)
-"""Groups of records, besides the tablets', that a look-up of a table tells of."""
+"""The groups of records, besides the tablets', from which a look-up of a table is answered."""
 
 
 def size_of(key: str, record: Json) -> int:
@@ -112,12 +112,12 @@ def _uncollected() -> Iterator[None]:
 
 
 _NO_RECORD = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Python's exceptions for JSON that no master wrote."""
+"""The exceptions that Python raises for JSON that no master wrote."""
 
 
 def checked_record(key: str, record: Json) -> Record:
-    """The record of that key; Corruption if it is none, and LaterFormat if the cluster's feature level is above this
-    build's."""
+    """Return the record of that key. Raises Corruption if the JSON is no such record, and LaterFormat if the cluster's
+    feature level is above this build's."""
     try:
         found = read(key, record)
     except (*_NO_RECORD, ReplicaError) as error:
@@ -132,7 +132,7 @@ def checked_record(key: str, record: Json) -> Record:
 
 
 def _members_of(record: Record | None) -> tuple[Member, ...]:
-    """The members of a tablet's `known_config`, without a call of a function: this is done for each record."""
+    """The members of a tablet's `known_config`. It calls no function, because it runs for each record."""
     return (record.config or record).members if isinstance(record, Tablet) else ()
 
 
@@ -166,9 +166,10 @@ class Catalog:
         self.read_times = KeptReadTimes()
         """The times of Spark queries, by query and by owner."""
         self._versions: defaultdict[str, int] = defaultdict(int)
-        """By table id, the number of changes of its record, of its tablets and of what is desired of them."""
+        """By table id, the number of changes of its record, of its tablets' records and of their desired changes."""
         self._changed: set[str] | None = None
-        """The keys that were put or deleted since `take_changed`; None before it, or if they are too many."""
+        """The keys that were put or deleted since the last `take_changed`; None before its first call, or if they are
+        too many."""
         self._config_changes = ConfigChanges()
         self._bytes = 0
         self._requests: dict[str, None] = {}
@@ -233,8 +234,8 @@ class Catalog:
         return iter(found)
 
     def walk(self, kind: Kind[R], within: str = "", after: str = "") -> Iterator[tuple[str, R]]:
-        """As `items`, after the name `after`, whose record may be gone. It costs only the records that the caller
-        takes, and goes on by name if records are added or removed meanwhile."""
+        """As `items`, beginning after the name `after`, whose record may be gone. The cost is that of the records that
+        the caller takes. If records are added or removed meanwhile, it goes on after the last name."""
         prefix = kind + within
         while True:
             with self._lock:
@@ -266,7 +267,8 @@ class Catalog:
             return sorted(self._dropped.items())
 
     def dropped_among(self, tablet_ids: KeysView[str]) -> set[str]:
-        """Those of these tablets that the catalog knows as dropped; costs as much as the shorter list of the two."""
+        """The dropped ones of these tablets. The cost is that of the shorter of two lists: these, and all dropped
+        ones."""
         with self._lock:
             return self._dropped.keys() & tablet_ids
 
@@ -290,8 +292,8 @@ class Catalog:
         return self._versions.get(table_id, 0)
 
     def take_changed(self) -> set[str] | None:
-        """The keys of the records that were put or deleted since the last call; None at the first call, or if they are
-        more than CHANGED_MAX: any may be."""
+        """The keys of the records that were put or deleted since the last call. None at the first call, or if they are
+        more than CHANGED_MAX: then any record may have changed."""
         with self._lock:
             taken, self._changed = self._changed, set()
             return taken
@@ -308,12 +310,13 @@ class Catalog:
             return self._config_changes.begin
 
     def config_changes_since(self, position: OpId) -> list[ConfigChange] | None:
-        """The changes of configs by entries after that position; None if some of them are kept no more."""
+        """The changes of configs by entries after that position; None if some of them are no longer kept."""
         with self._lock:
             return self._config_changes.since(position)
 
     def _index(self, key: str, before: Record | None, after: Record | None) -> None:
-        """Keep the lists of dropped and of unformed tablets, of each server's, of read times, and what changed."""
+        """Update the indexes for one changed record: dropped tablets, unformed tablets, each server's tablets, read
+        times, and the changed keys."""
         if self._changed is not None:
             self._changed.add(key)
             self._changed = self._changed if len(self._changed) <= CHANGED_MAX else None
@@ -406,7 +409,8 @@ class Catalog:
             self._count(key)
 
     def _count(self, key: str) -> None:
-        """Count a change of a table's record, or of what is desired of one of its tablets, after it."""
+        """Count a change of a table's record, or of a desired change of one of its tablets. Call it after the
+        change."""
         group, _, name = key.partition("/")
         tablet = self.get(TABLET, name) if group == group_of(DESIRED_CHANGE) else None
         self._versions[tablet.table_id if tablet is not None else name] += 1
@@ -448,7 +452,8 @@ class Catalog:
             self._config_changes.add(entry.opid, entry.hybrid_time, changed)
 
     def flush(self) -> bool:
-        """Make everything applied durable without the log; False if it already is. Raises what the disk raises."""
+        """Make everything applied durable without the log; returns False if it already is. Errors of the disk are
+        raised."""
         if self._applied == self._superblock.flush_opid:
             return False
         kept: dict[str, object] = {"records": self.records, "requests": list(self._requests)}
@@ -466,7 +471,8 @@ class Catalog:
 
     @contextmanager
     def hold(self) -> Iterator[Superblock]:
-        """The superblock of this moment, with everything that is durable without the log. A flush makes another one."""
+        """The present superblock, which contains everything that is durable without the log. The next flush replaces
+        it."""
         yield self._superblock
 
     def close(self) -> None:

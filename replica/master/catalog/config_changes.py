@@ -1,4 +1,5 @@
-"""The last changes of tablets' configs in the catalog, as the history tells them: equal on all masters."""
+"""The last changes of tablets' configs in the catalog, from which the events of the history are made. They are equal on
+all masters."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from nyala.replica.types import ZERO_OPID, EventKind, HistoryEvent, OpId, RaftCo
 from .records import Record, Tablet
 
 KEPT_TABLETS_MAX = 5_000
-"""The most changes of tablets that are kept, 10 MB: a leader that begins appends those that a former one may not have
-appended, and Kafka may be away while so many are made."""
+"""The most changes of tablets that are kept, 10 MB. A new leader appends those that a former one may not have appended,
+and Kafka may be away while so many changes are made."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,11 @@ class ConfigChanges:
 
     @property
     def begin(self) -> OpId:
-        """The position after which all changes are kept."""
+        """The position from which on all later changes are kept."""
         return self._kept[0].after if self._kept else self.last
 
     def since(self, position: OpId) -> list[ConfigChange] | None:
-        """The changes after that position; None if some of them are kept no more."""
+        """The changes after that position; None if some of them are no longer kept."""
         if position < self.begin:
             return None
         return [change for change in self._kept if change.opid > position]

@@ -1,4 +1,4 @@
-"""An index of the catalog's read times, by query and by owner, so that none is searched for. Pure."""
+"""An index of the catalog's read times, by query and by owner, so that finding one needs no search. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeptReadTimes:
         return self._owned.get((kind, name), _NONE)
 
     def add(self, key: str, time: ReadTime) -> None:
-        """Note a time that was put. If a forged entry names a query again, its first time counts."""
+        """Note a time that was put. If a forged entry gives a query a second time, the first one counts."""
         self._times.setdefault((time.load_id, time.query), time)
         for owner in _owners(time):
             self._owned.setdefault(owner, {})[key] = time

@@ -1,15 +1,16 @@
-"""The times at which Spark queries read: one for each query of a `load()`, the first that is committed. Pure.
+"""The hybrid times at which Spark queries read. Each query of a `load()` has one: the first proposal that is committed.
+Pure.
 
-The catalog keeps the newest READ_TIMES_MAX times. If a query has none in the catalog, the masters give
-it one only if they cannot have forgotten an earlier one of it:
+The catalog keeps the newest READ_TIMES_MAX times. If the catalog has no time for a query, the masters give it one only
+if they cannot have forgotten an earlier one:
 
-- A `load()` has a record while any of its times is kept. A query whose number is below its `from_query` is refused.
-  That is above the number of each query of the `load()` whose time was forgotten.
-- A `load()` without a record is refused unless it was made above `read-floor`. No `load()` whose record was removed was
-  made above that. A position is that of the catalog's last applied entry, so a `load()` that is made after the removal
-  is above.
-- A `load()` of an earlier generation is refused: the catalog was rebuilt, or its config forced, since it was made. The
-  lost masters may have committed times that this catalog lacks.
+- A `load()` has a record while any of its times is kept. The record's `from_query` is above the number of each query
+  whose time was forgotten. A query below it is refused.
+- A `load()` without a record is refused unless it was made at a position above `read-floor`. Each `load()` whose record
+  was removed was made at or below it. The position of a `load()` is that of the catalog's last applied entry when it
+  was made, so each later `load()` is above.
+- A `load()` of an earlier generation of terms is refused: the catalog was rebuilt, or its config forced, after the
+  `load()` was made. The lost masters may have committed times that this catalog lacks.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ def agreed_time(catalog: Catalog, load_id: str, made: OpId, query: int) -> int:
 def agree(catalog: Catalog, proposed: ReadTime, made: OpId) -> Change:
     """The change that gives a query its time; its result is the time that the query has from now on.
 
-    It is the proposed one, unless the query has one already, or an earlier query of the application a later one: the
-    reads of an application never go back. Refused as by `agreed_time`.
+    It is the proposed time, with two exceptions. If the query has a time already, that one holds. If an earlier query
+    of the application has a later time, the query gets that one, because the reads of an application never go back.
+    Refused as by `agreed_time`.
     """
     known = agreed_time(catalog, proposed.load_id, made, proposed.query)
     if known:
@@ -92,8 +94,8 @@ def agree(catalog: Catalog, proposed: ReadTime, made: OpId) -> Change:
 
 
 def _to_forget(catalog: Catalog, host: str) -> tuple[str, ReadTime] | None:
-    """The key and record of the time that makes room for one of that host: the host's oldest if the host has its share,
-    else the oldest of all; None if there is room."""
+    """The key and record of the time to forget, so that one more of that host fits: the host's oldest if the host has
+    used its share, otherwise the oldest of all. None if there is room."""
     of_host = catalog.read_times.owned("host", host)
     if len(of_host) >= limits.READ_TIMES_PER_HOST_MAX:
         key = min(of_host)

@@ -1,7 +1,7 @@
-"""Makes the records of a catalog of what tablet servers hold, after all masters were lost. Pure.
+"""Makes the records of a new catalog from the replicas of tablet servers, after all masters were lost. Pure.
 
-What it cannot know it leaves out, and `LOST` says it. What does not agree becomes a problem, with what to do, and then
-no catalog is made: a wrong catalog may delete replicas or apply rows twice.
+Facts that no tablet server knows are left out; `LOST` lists them. Contradictions between servers become problems, each
+with a remedy. If there are any, no catalog is made, because a wrong catalog may delete replicas or apply rows twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .sources import source_name
 from .tables import table_record
 
 GENERATIONS_UNSEEN_MAX = 1 << 20
-"""How many resets of a source may have made generations that no tablet, but perhaps a query, has heard of."""
+"""The most resets of a source whose generation no tablet has seen, but perhaps a query."""
 LOST = (
     "writer schemas, and the topic and framing that a table's source declares: name the latter with --source, unless "
     "they are writes.TABLE and single-object, and register the schemas again before the ingest starts",
@@ -27,7 +27,7 @@ LOST = (
     "desired changes, numbers of voters of single tablets, retirements, maintenance",
     "which tables were dropped a short time ago, request ids of tables that were created, times of Spark queries",
 )
-"""What no tablet server knows."""
+"""The facts that no tablet server knows."""
 
 
 _UNREAD = (
@@ -47,7 +47,7 @@ class FoundSource:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundTablet:
-    """What the leader of a tablet says of it: its table, and the config that is committed."""
+    """One tablet as its leader reports it: its table, and its committed config."""
 
     tablet_id: str
     table_id: str
@@ -63,7 +63,7 @@ class FoundTablet:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundCluster:
-    """What the tablet servers of a cluster without masters hold."""
+    """The tablets and servers that were found in a cluster without masters."""
 
     cluster_id: str
     feature_level: int = 1
@@ -71,16 +71,17 @@ class FoundCluster:
     """The servers that answered, by uuid."""
     tablets: Sequence[FoundTablet]
     unread: Mapping[str, str] = field(default_factory=dict)
-    """By tablet, why it could not be read, although servers hold replicas of it."""
+    """By tablet, the reason why it could not be read, although servers hold replicas of it."""
     problems: tuple[str, ...] = ()
-    """Why the servers are not those of one cluster; then they were not asked for tablets."""
+    """The reasons why the servers are not those of one cluster. If there are any, the servers were not asked for
+    tablets."""
     ids: frozenset[str] = frozenset()
     """The ids of all tables and tablets of which servers hold replicas, those that were not read included."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """What the operator states, and what Kafka says."""
+    """The statements of the operator, and the answers of Kafka."""
 
     lost_servers: frozenset[str] = frozenset()
     """Uuids, or addresses, of servers that do not come back."""
@@ -166,8 +167,8 @@ def rebuild_catalog(found: FoundCluster, allowed: Allowed, now_us: int) -> Rebui
 
 
 def _unseen_members(tablets: Sequence[FoundTablet], found: FoundCluster, allowed: Allowed) -> Iterator[str]:
-    """Yield the members of configs that did not answer and that the operator does not call lost. They may hold tablets
-    of which no other server knows."""
+    """Yield a problem for each member of a config that did not answer, unless the operator calls it lost. It may hold
+    tablets of which no other server knows."""
     unseen: dict[str, Member] = {m.uuid: m for t in tablets for m in t.config.members if m.uuid not in found.servers}
     for uuid, member in sorted(unseen.items()):
         addresses = {str(a) for a in member.addresses}
@@ -240,8 +241,9 @@ def _table(tablets: Sequence[FoundTablet], allowed: Allowed, now_us: int) -> Reb
 
 
 def _replication_factor(tablets: Sequence[FoundTablet]) -> int:
-    """Return the number of voters that most tablets have, the higher one of two. It is odd: while a replica moves, or
-    is replaced, a tablet has one voter more or less."""
+    """Return the number of voters that most tablets have; if two numbers are equally frequent, the higher one. While a
+    replica moves or is replaced, a tablet has one voter more or less. So an even number becomes the odd one below it,
+    and 2 becomes 3."""
     numbers = Counter(sum(m.votes and not m.replace for m in t.config.members) or 1 for t in tablets)
     number = max(numbers, key=lambda n: (numbers[n], n))
     odd = number if number % 2 else max(3, number - 1)
@@ -249,7 +251,7 @@ def _replication_factor(tablets: Sequence[FoundTablet]) -> int:
 
 
 def _tablet_record(tablet: FoundTablet) -> TabletRecord:
-    """Return the record of a tablet that had a leader: its config began somewhere, and is at this one now."""
+    """Return the record of a tablet that had a leader, with its present config as the first and the known one."""
     config = tablet.config
     first = tuple(Member(m.uuid, m.addresses) for m in config.members if m.votes)
     return TabletRecord(
@@ -263,8 +265,8 @@ def _tablet_record(tablet: FoundTablet) -> TabletRecord:
 
 
 def _lost_tablets(table: RebuiltTable, servers: Mapping[str, Address]) -> Iterator[tuple[str, TabletRecord]]:
-    """Yield records in the place of tablets of which nothing was found, as they are of tablets that lost all replicas:
-    `nyala unsafe replace` puts empty ones in their place, and moves the sources back."""
+    """Yield a record for each tablet of which nothing was found. It is like the record of a tablet that lost all
+    replicas: `nyala unsafe replace` puts an empty tablet in its place, and moves the sources back."""
     uuids = sorted(servers)[: table.description.replication_factor]
     members = tuple(Member(uuid, (servers[uuid],)) for uuid in uuids)
     for bucket, range_pos in table.missing:
@@ -279,10 +281,11 @@ def _lost_tablets(table: RebuiltTable, servers: Mapping[str, Address]) -> Iterat
 def _positions(table: TableDescription, tablets: Sequence[FoundTablet], allowed: Allowed) -> Iterator[RebuiltSource]:
     """Yield the source positions of a table.
 
-    The generation is the highest that any tablet has: with a lower one tablets would refuse every write. A reset goes
-    above the generations that a query may have begun and no tablet has seen. `done` is the lowest position of the
-    tablets that have this generation, so no row is skipped; rows that are read again are dropped by the ledgers. It is
-    not below what Kafka still has, where no ingest could begin. `start`, the bound for lowering it later, is not known.
+    The generation is the highest that any tablet has: with a lower one, tablets would refuse every write. The next
+    reset skips the generations that a query may have begun and no tablet has seen. `done` is the lowest position of the
+    tablets that have this generation, so no row is skipped; the ledgers drop rows that are read again. It is not below
+    the first offset that Kafka still has, because no ingest could begin there. `start`, the bound for lowering `done`
+    later, is not known.
     """
     keys = sorted({s.source for t in tablets for s in t.sources})
     for key in keys:
@@ -310,8 +313,8 @@ def _positions(table: TableDescription, tablets: Sequence[FoundTablet], allowed:
 
 
 def _retired(position: Position, keys: Sequence[SourceKey], allowed: Allowed) -> Position:
-    """Return the position marked retired, if Kafka has its partition under another topic id only: that of a topic which
-    was deleted and created again, and whose position is in force."""
+    """Return the position, marked retired if its topic was deleted and created again: Kafka lacks its topic id, but has
+    that of another position of the same cluster and partition number."""
     if not allowed.topics or (position.cluster_id, position.topic_id) in allowed.topics:
         return position
     others = [k for k in keys if k.kafka_partition == position.kafka_partition and k != position.source]

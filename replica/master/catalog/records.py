@@ -94,9 +94,11 @@ class Position:
     owner_run: str
     owner_deadline_us: int
     retired: bool | None = None
-    """Whether another topic's position replaced it; None, which counts as False, if it replaced no other one itself."""
+    """Whether another topic's position replaced it. None counts as False, and is written for a position that replaced
+    no other one itself."""
     unseen_generation: int = 0
-    """The highest generation that a query may have begun, if the catalog was made of tablets that did not see it."""
+    """The highest generation that a query may have begun. Set only if the catalog was rebuilt from tablets, which may
+    not have seen that generation."""
 
     @property
     def source(self) -> SourceKey:
@@ -106,7 +108,7 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Retired:
-    """A server that is to be emptied."""
+    """A tablet server that is to be emptied."""
 
     since_us: int
     reason: str
@@ -120,14 +122,14 @@ class Maintenance:
     since_us: int
     until_us: int
     seconds: int
-    """The length that was asked for at `since_us`."""
+    """The length that the operator asked for at `since_us`."""
     owner: str
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Desired:
-    """The number of changes of desired state that outlives operations."""
+    """The number of changes of lasting desired state: replication factors, retired servers, maintenance."""
 
     changes: int
 
@@ -167,7 +169,7 @@ class ReadTime:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadLoad:
-    """A `load()` of Spark some of whose queries have a time in the catalog."""
+    """A `load()` of Spark of which at least one query has a time in the catalog."""
 
     made_term: int
     made_index: int
@@ -194,7 +196,7 @@ Record = (
     Table | TableId | Tablet | Position | DesiredChange
     | Retired | Maintenance | Desired | Cluster | Takeover | Finalized | ReadTime | ReadLoad | ReadFloor | Json
 )  # fmt: skip
-"""Any record. The JSON is for a record of a kind that only a later build knows."""
+"""Any record. A record of a kind that only a later build knows stays JSON."""
 R = TypeVar("R")
 
 
@@ -247,7 +249,7 @@ _WRITE: Mapping[str, Callable[[Any], object]] = {
     "config": _config_json,
     "holders": list,
 }
-"""How a field is read and written, by its name, unless its JSON is the value itself."""
+"""By a field's name, the functions that read and write it. A field that is not listed is its JSON value."""
 
 
 def read(key: str, found: Json) -> Record:
@@ -284,7 +286,7 @@ def write(record: Record, before: Json | None = None, was: Record | None = None)
 
 
 def may_lack(kind: type, field: str) -> bool:
-    """Whether the JSON of such a record may lack that field."""
+    """Whether the JSON of a record of that kind may lack that field."""
     if kind is DesiredChange:
         return field in ("witness", "cancelled")
     return any(f.name == field and f.default is not MISSING for f in fields(kind))

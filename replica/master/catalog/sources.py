@@ -1,7 +1,7 @@
 """Source positions: where each Kafka partition of a table begins and how far it is complete [design §3.4].
 
 There is one record per (table id, source): generation, start, done, owner run, owner deadline. Pure: each function
-returns the change to commit, or refuses with both numbers and the command that resolves it.
+returns the change to commit, or refuses. A refusal names both numbers and the command that resolves it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _lease(lease_us: int) -> int:
 def open_sources(
     catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int, masters_own: Collection[str] = ()
 ) -> Change:
-    """The change by which a query takes its sources over; its result is (table id, positions as they will be).
+    """The change by which a query becomes the owner of its sources; its result is (table id, the new positions).
 
     `masters_own`: the masters' topics. Refused: INVALID_ARGUMENT (a new source whose topic is one of the system's own,
     or another table's), WRONG_TABLE (the checkpoint's table id is another), SOURCE_OWNED (another live run),
@@ -79,7 +79,7 @@ def open_sources(
         deadline_us = now_us + _lease(request.lease_us)
         puts[SOURCE + name] = replace(
             record,
-            topic=wanted.topic or record.topic,  # a topic keeps its name, and a rebuilt catalog may not know it
+            topic=wanted.topic or record.topic,  # a rebuilt catalog may lack the name, and a topic keeps it
             owner_run=request.owner_run,
             owner_deadline_us=deadline_us,
         )
@@ -95,7 +95,8 @@ def _declared_topic(table: Table) -> str:
 def _check_topics(
     catalog: Catalog, table_id: str, table: Table, topics: Collection[str], masters_own: Collection[str]
 ) -> None:
-    """Refuse a topic that may not begin to feed the table. Any topic of its own events may, whatever it is called."""
+    """Refuse a topic that may not begin to feed the table. Any topic with the table's own events may, whatever its name
+    is."""
     others = {*topics} - {_declared_topic(table), ""}  # an empty one is that of an earlier build
     for topic in sorted(others):
         check_source_topic(topic, masters_own)
@@ -103,7 +104,7 @@ def _check_topics(
         if other_id != table_id and _declared_topic(other) in others:
             raise Refused(
                 Code.INVALID_ARGUMENT,
-                "this topic is the source of another table, whose events are none of this one's; nothing was opened: "
+                "this topic is the source of another table, so its events are not this table's; nothing was opened: "
                 "leave --topic out, or create a table that declares the topic as its source",
                 table=table.name,
                 topic=_declared_topic(other),
@@ -130,10 +131,10 @@ def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Position:
 
 
 def _refuse_other_topic(known: Sequence[Position], wanted: pb.SourceOpen) -> None:
-    """Refuse a topic that has the name of one that feeds the table, and another id or cluster.
+    """Refuse a topic with the name of one that feeds the table, but with another topic id or in another Kafka cluster.
 
-    `known`: the table's positions of that topic's name and partition. Their offsets do not hold for the other topic:
-    with them it would skip rows, or apply old ones over newer ones.
+    `known`: the table's positions of that topic's name and partition. Their offsets mean nothing in the other topic:
+    the ingest would skip rows, or apply old ones over newer ones.
     """
     cluster_id, topic_id = wanted.source.cluster_id, wanted.source.topic_id
     in_force = [r for r in known if not r.retired]
@@ -198,7 +199,7 @@ def _owned(catalog: Catalog, name: str, owner_run: str) -> Position:
     if record is None:
         raise Refused(Code.NOT_FOUND, "no such source; open it first", source=SOURCE + name)
     if not record.owner_run:
-        what = "this query's lease on the source was given back, by hand or by a reset"
+        what = "this query's lease on the source was released, by an operator or by a reset"
         raise _position(Code.SOURCE_OWNED, what, record, "start the query again", asking=owner_run)
     if record.owner_run != owner_run:
         raise _position(
@@ -250,9 +251,9 @@ def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[
 def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
     """The change that moves `done` back to `to_offset`, in the same generation; its result is the position.
 
-    It is for records that a table has lost, because a tablet went on from a survivor [design §3.4]. Tablets ignore
-    records that they have. The owner, which knows the later position, loses its lease. `done` never rises, nor falls
-    below `start`. Refused(STALE_GENERATION) as in `reset_source`.
+    It is for records that a table lost when a tablet was recovered from a survivor [design §3.4]. Tablets ignore
+    records that they have. The owner loses its lease, because it knows the later position. `done` never rises, and
+    never falls below `start`. Refused(STALE_GENERATION) as in `reset_source`.
     """
     table_id, _ = find_table(catalog, request.table)
     name = source_name(table_id, request.source)
@@ -278,10 +279,10 @@ def lowered_to(record: Position, offset: int) -> Position:
 def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) -> Change:
     """The change that starts a source anew at `to_offset` under the next generation; its result is the position.
 
-    The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced, and
-    STALE_GENERATION if the caller knows another one, because a repeated or late reset would discard what was read
-    since. NO_SPACE for a new topic if the table has as many positions as it may. A reset under a new topic id, or in
-    the Kafka cluster where the topic is now, retires the positions of the old topic, and ends its owner's lease.
+    The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) if the source has a live owner, unless
+    forced. STALE_GENERATION if the caller knows another generation, because a repeated or late reset would discard the
+    progress since then. NO_SPACE for a new topic if the table has as many positions as it may. A reset under a new
+    topic id, or in another Kafka cluster, retires the positions of the old topic and ends its owner's lease.
     """
     table_id, _ = find_table(catalog, request.table)
     if request.to_offset < 0:
@@ -324,7 +325,7 @@ def _adopt_topic(
 ) -> Position:
     """The record of a partition of a topic that replaces another; the earlier records are marked retired in `puts`.
 
-    Other topics that feed the table are left alone. If there are several, a request must name the topic, and so must
+    Other topics that feed the table stay as they are. If there are several, a request must name the topic, and so must
     one that leaves another Kafka cluster. No topic is left while its own cluster has a position in force.
     """
     source = request.source

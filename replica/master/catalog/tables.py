@@ -41,8 +41,8 @@ def create_table(
 ) -> Change:
     """The change that creates a table with its tablets placed; its result is the table id.
 
-    The same request id again gives the first id and changes nothing. Refused(ALREADY_EXISTS) for a taken name; while
-    `more_may_come`, NOT_READY instead of INVALID_ARGUMENT if there are too few servers.
+    If the request id was used before, the result is the first table's id, and nothing changes. Refused(ALREADY_EXISTS)
+    for a taken name; INVALID_ARGUMENT if there are too few servers, or NOT_READY while `more_may_come`.
     """
     earlier = catalog.get(REQUEST, request_id) if request_id else None
     if earlier is not None:
@@ -101,7 +101,8 @@ def drop_table(
 ) -> Change:
     """The change that drops a table: its tablets stay known as dropped, so that their replicas may be deleted.
 
-    `holders`: by tablet id, uuids of the servers that may have a replica; those of others are found later.
+    `holders`: by tablet id, the uuids of the servers that may have a replica. For a tablet that is not in it, they are
+    found later.
     """
     found, table = find_table(catalog, name, table_id)
     puts: dict[str, Record] = {}
@@ -119,7 +120,7 @@ def drop_table(
 def forget_writer_schema(catalog: Catalog, name: str, fingerprint: str) -> Change:
     """The change that removes a writer schema; an unknown one changes nothing.
 
-    Only an operator can know that no event with a schema will be read any more: events may wait in Kafka for weeks, or
+    Only an operator can know that no event with this schema will be read again: events may wait in Kafka for weeks, or
     be read again from the beginning.
     """
     found, stored = find_table(catalog, name)

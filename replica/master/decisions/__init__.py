@@ -1,1 +1,1 @@
-"""The leading master's tick: which decisions are needed, their sinks, and the executor within the master."""
+"""The leading master's tick, which computes the needed decisions; their sinks; the executor within the master."""

@@ -22,24 +22,25 @@ from .reporter import Reporter
 _log = logging.getLogger("nyala.master")
 CONSIDER_TIMEOUT_S = 20.0
 BOUNDS = Bounds(workers=4, per_target_max=2)
-"""A deadline, a newer decision or a withdrawal ends the retries, so time alone does not."""
+"""The retries of a decision have no limit of time: its deadline, a newer decision or a withdrawal ends them."""
 REPORTS_PER_STEP = 50
 """The most reports that are made in one step of the loop: 8 ms of work."""
 HISTORY_PER_STEP = 50
 """The most events that are encoded in one step of the loop: 5 ms of work."""
 REPORTS_WAITING_MAX = 5_000
-"""While so many records wait for Kafka, no more reports are made: what waits is out of date soon."""
+"""While so many records wait for Kafka, no more reports are made, because waiting records are soon out of date."""
 
 
 def slices_of(reports: int, waiting: int) -> list[int]:
-    """The numbers of reports to make in each step of the loop, of so many that the rate allows, while so many records
-    wait for Kafka. Pure."""
+    """The number of reports to make in each step of the loop. `reports`: those that the rate allows; `waiting`: the
+    records that wait for Kafka. Pure."""
     whole, rest = divmod(max(0, min(reports, REPORTS_WAITING_MAX - waiting)), REPORTS_PER_STEP)
     return [REPORTS_PER_STEP] * whole + [rest] * (rest > 0)
 
 
 class DecisionSinks:
-    """Connects the reconciler with its sinks. Concurrency: built on the loop's thread; callbacks say where they run."""
+    """Connects the reconciler with its sinks. Concurrency: the loop's thread, except for callbacks that name another
+    one."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class DecisionSinks:
         self._link: KafkaLink | None = None
 
     def start_executor(self) -> DecisionExecutor:
-        """Carry decisions out in this process. They are handed over directly, not through Kafka."""
+        """Carry decisions out in this process, which gets them directly and not through Kafka."""
         state = self._state
         masters = state.group.replica.active_config.members
         addresses = [a for m in masters for a in m.addresses if m.uuid != state.uuid]

@@ -1,4 +1,5 @@
-"""What the leading master appends to the topic `history`: changes of configs, decisions, snapshots. Bounded."""
+"""Chooses the events that the leading master appends to the topic `history`: changes of configs, decisions, snapshots.
+Bounded."""
 
 from __future__ import annotations
 
@@ -20,25 +21,25 @@ SNAPSHOT_EVERY_US = 24 * 3600 * 1_000_000
 
 
 class HistoryWriter:
-    """Chooses what to append next, one batch at a time: the next one is made after Kafka has acknowledged all events of
-    the one before.
+    """Chooses the events to append next, one batch at a time. The next batch is made after Kafka has acknowledged all
+    events of the last one.
 
-    What a former leader may not have appended is appended again, because each event may be repeated. A leadership
-    begins with a snapshot; another one follows each day, and each loss of events. Nothing here is needed after a crash.
-    Concurrency: one thread; `acknowledged` on another one.
+    Events that a former leader may not have appended are appended again: readers expect repeated events. A leadership
+    begins with a snapshot. Another one follows once a day, and after each loss of events. Nothing here is needed after
+    a crash. Concurrency: one thread; `acknowledged` on another one.
     """
 
     def __init__(self, catalog: Callable[[], Catalog], uuid: str) -> None:
         self._catalog, self._uuid = catalog, uuid
         self._term = -1
         self._waiting = 0
-        """How many events of the last batch are not acknowledged."""
+        """The number of events of the last batch that are not acknowledged."""
         self._position = ZERO_OPID
         """All changes of configs up to this entry of the catalog were taken."""
         self._changes: deque[HistoryEvent] = deque()
         self._decided: deque[HistoryEvent] = deque()
         self._lost = 0
-        """How many decisions could not be kept."""
+        """The number of decisions that could not be kept."""
         self._snapshot: Iterator[HistoryEvent] | None = None
         self._snapshot_us = 0
 
@@ -51,12 +52,12 @@ class HistoryWriter:
             self._decided.append(_decision_event(term, tablet_id, decision, wall_us, self._uuid))
 
     def acknowledged(self) -> None:
-        """Note that Kafka has one more event of the last batch."""
+        """Note that Kafka has acknowledged one more event of the last batch."""
         self._waiting -= 1
 
     def take(self, term: int, mono_us: int, wall_us: int) -> list[HistoryEvent]:
-        """What to append now, in the catalog's `term`; empty if the last batch is not acknowledged. Whoever takes
-        events keeps each until Kafka has acknowledged it, and calls `acknowledged` for each."""
+        """The events to append now, in the catalog's `term`; empty if the last batch is not acknowledged. The caller
+        keeps each event until Kafka has acknowledged it, and then calls `acknowledged` once for it."""
         if term != self._term:
             self._term, self._position = term, self._catalog().config_changes_begin
             self._changes.clear()
@@ -78,7 +79,7 @@ class HistoryWriter:
         return batch
 
     def _gap(self, mono_us: int, wall_us: int) -> list[HistoryEvent]:
-        """Take the changes since the last ones. The GAP event, if some of them, or decisions, are kept no more."""
+        """Take the changes since the last ones. Returns the GAP event if some changes or decisions were lost."""
         reasons = []
         if self._lost:
             reasons.append(f"{self._lost} decisions could not be appended")

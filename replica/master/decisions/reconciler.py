@@ -50,10 +50,10 @@ PAUSE_S_MAX = 2.0
 
 
 def pause_s(policy_ms: int, refreshes: int) -> float:
-    """The seconds until the next tick, after one that refreshed the views of so many tablets. Pure.
+    """The seconds until the next tick. `refreshes`: the views that the last tick refreshed. Pure.
 
-    In the beginning of a leadership, the reports of all servers touch each tablet several times. Rarer ticks
-    refresh its view less often, and leave the time to the reports.
+    At the beginning of a leadership, the reports of all servers change each tablet several times. Rarer ticks refresh
+    its view less often, and leave more time for the reports.
     """
     return max(policy_ms / 1000, min(refreshes / REFRESHES_PER_S, PAUSE_S_MAX))
 
@@ -65,9 +65,9 @@ def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
 
 
 def at_known_places(config: RaftConfig, places: Callable[[str], Sequence[Address]]) -> RaftConfig:
-    """The config with each member at `places(uuid)`, the addresses at which the masters know it: a server that reports
-    a config must not move another one, which could not be admitted again as long as a process answers there. A member
-    that they do not know stays where the config says. Pure."""
+    """The config with each member at `places(uuid)`, the addresses at which the masters know it. A member that they do
+    not know keeps the addresses of the config. So a server that reports a config cannot change another server's
+    address: that server could not be admitted again as long as a process answers at the false address. Pure."""
     known = ((m, tuple(places(m.uuid))) for m in config.members)
     return replace(config, members=tuple(replace(m, addresses=at or m.addresses) for m, at in known))
 
@@ -91,15 +91,16 @@ class Reconciler:
     def __init__(self, state: MasterState) -> None:
         self._state = state
         self._refreshes = 0
-        """How many views had been refreshed before the last pause."""
+        """The number of views that had been refreshed before the last pause."""
         self._versions = Versions()
         self._sinks: list[DecisionSink] = []
         self._term = -1
         self._dropped_seen_us = -DROPPED_EVERY_US
         self._unfit: set[str] = set()
-        """The tablets that were logged because the catalog cannot hold their records."""
+        """The tablets whose records the catalog cannot hold, and of which the log says so."""
         self.on_decided: Callable[[dict[str, Decision | None], int], None] = lambda sent, wall_us: None
-        """Called with what is published, before it is, and with the tick's wall-clock time: the same for all sinks."""
+        """Called with decisions before they are published, and with the tick's wall-clock time: the same for all
+        sinks."""
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[Sequence[ServerView], Set[str]], Awaitable[None]] | None = None
         """Awaited in each tick, with all servers, and the tablets whose views were refreshed since the last call."""
@@ -114,8 +115,8 @@ class Reconciler:
         return pause_s(self._state.options.policy_ms, refreshed)
 
     async def try_tick(self) -> None:
-        """One evaluation, if this master leads and does not hear full reports first. Any other refusal is counted, and
-        logged once for its reason."""
+        """Evaluate once, unless this master does not lead, or full reports should be processed first. Any other refusal
+        is counted, and logged once for each reason."""
         state = self._state
         if state.soft.hears_first(state.mono_us):
             return
@@ -131,11 +132,11 @@ class Reconciler:
             since_us, count = (before.since_us, before.count) if before is not None else (state.mono_us, 0)
             state.refused_ticks = RefusedTicks(why, since_us, count + 1)
             if before is None or before.why != why:
-                _log.warning("no decisions are made for any tablet, a tick was refused and is tried again: %s", why)
+                _log.warning("a tick was refused, so no tablet gets a decision; the next tick tries again: %s", why)
 
     async def tick(self) -> None:
-        """One evaluation; Refused while this master does not lead. It ends without one if full reports begin to come
-        that it should hear first."""
+        """Evaluate once; Refused while this master does not lead. If full reports begin to arrive meanwhile, it ends
+        without a decision, because they should be processed first."""
         state = self._state
         term = await state.lead()
         if term != self._term:
@@ -180,10 +181,11 @@ class Reconciler:
             sink.publish(sent)
 
     async def _mark_formed(self) -> None:
-        """Note in the catalog which tablets had a leader, and the configs that were proven. A tablet that had a leader
-        is never created again, and its config may be changed. Belief begins at the config in the catalog.
+        """Store in the catalog which tablets had a leader, and which configs were proven. A tablet that had a leader is
+        never created again, and its config may be changed. Later configs are believed only if they follow from the one
+        in the catalog.
 
-        One change of the catalog serves all tablets of a tick. A heartbeat without a new config causes none.
+        All tablets of a tick share one change of the catalog. A heartbeat without a new config causes none.
         """
         state, proven = self._state, self._state.inquiries.proven
         found: dict[str, RaftConfig | None] = {}
@@ -207,7 +209,8 @@ class Reconciler:
         await state.group.change(compute)
 
     def _can_mark(self, tablet_id: str, record: Tablet) -> bool:
-        """Whether the catalog can hold the record. One that it cannot hold keeps no other tablet from its own."""
+        """Whether the catalog can hold the record. If it cannot, the records of the other tablets are stored without
+        it."""
         why = self._state.group.unfit(TABLET + tablet_id, record)
         if why and tablet_id not in self._unfit:
             self._unfit.add(tablet_id)
@@ -217,7 +220,8 @@ class Reconciler:
         return not why
 
     async def _forget_dropped(self) -> None:
-        """Note which replicas of dropped tablets are gone, and forget tablets that have had none for long enough."""
+        """Store which replicas of dropped tablets are gone, and forget tablets that have had no replica for long
+        enough."""
         state = self._state
         if state.mono_us - self._dropped_seen_us < DROPPED_EVERY_US:
             return
@@ -257,7 +261,7 @@ class Reconciler:
     async def consider(self, proposal: Proposal) -> Outcome:
         """Accept a proposal as desired state, or refuse it with the reason. Refused(NOT_LEADER) on other masters.
 
-        A repeated proposal, as after a crash between commit and answer, is accepted again.
+        If a proposal is repeated, for example after a crash between commit and answer, it is accepted again.
         """
         state = self._state
         await state.lead()

@@ -1,5 +1,5 @@
-"""Records for the topic `reports`: the state of each server and tablet, on change and again and again, at a bounded
-rate."""
+"""Makes the records of the topic `reports`: the state of each server and tablet, when it changes and periodically, at a
+bounded rate."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ core."""
 SERVER_WITHIN_S = 60
 TABLET_WITHIN_S = 1_800
 """The record of each server, and of each tablet, is published again within this time. The age of a server's record
-shows whether the masters still publish. So those of tablets, which are published on change, need not come as often:
-333,000 of them take 230 records a second."""
+shows whether the masters still publish. So records of tablets, which are published on change, may come less often:
+333,000 tablets take 230 records a second."""
 VISITS_PER_RECORD = 4
-"""At most so many tablets are compared with what was published, for each record that may be published."""
+"""The most tablets that are compared with their published records, for each record that may be published."""
 ALLOWANCE_US = 2_000_000
 """The longest pause between two ticks."""
 OF_CLUSTER = 15
@@ -39,21 +39,21 @@ _OF_REPORT = attrgetter(
     "leader_uuid", "term", "server_address", "alive", "location", "catalog_term",
 )  # fmt: skip
 LONG_MAX = 2**63 - 1
-"""The largest number of a record. Servers may report more together."""
+"""The largest number that fits into a record. A sum over servers may be larger, and is cut."""
 RATES = ("write_rows_per_s", "read_rows_per_s")
 VOLATILE = frozenset({"disk_bytes_free", "servers", "tablets", "again_within_s", *RATES})
 """The numbers of a record that change all the time."""
 
 Told = tuple[int, int, int]
-"""What was published last under a key: hashes of its shape and of its sizes, and when. The garbage collector does not
-visit a plain tuple of numbers."""
+"""The last record under a key: hashes of its shape and of its sizes, and the time of publication. It is a plain tuple
+of numbers, because the garbage collector does not visit those."""
 
 
 class Reporter:
-    """Remembers what was published, and finds what is to be published next. Concurrency: the loop's thread.
+    """Remembers the published records, and finds the ones to publish next. Concurrency: the loop's thread.
 
-    Servers come first, then tablets that changed, then the tablets whose records are the oldest, then some of those of
-    which only sizes changed.
+    Servers come first, then tablets that changed, then the tablets with the oldest records, then some tablets of which
+    only sizes changed.
     """
 
     def __init__(self, state: MasterState) -> None:
@@ -62,11 +62,11 @@ class Reporter:
         """The time up to which `allowance` has counted."""
         self.published = 0
         self.visited = 0
-        """The tablets that were compared with what was published, or were published again."""
+        """The number of tablets that were compared with their published records, or published again."""
         self.forget()
 
     def forget(self) -> None:
-        """Forget what was published: everything is published anew, at the bounded rate."""
+        """Forget the published records, so that all are published again, at the bounded rate."""
         self._servers: dict[str, Told] = {}
         self._servers_due: OrderedDict[str, Report | None] = OrderedDict()
         self._told: OrderedDict[str, Told] = OrderedDict()
@@ -76,12 +76,12 @@ class Reporter:
         self._untold: set[str] | None = None
         """The tablets that were not compared yet; None: all."""
         self._due: OrderedDict[str, None] = OrderedDict()
-        """The others that may have news, the one that waits longest first. An OrderedDict, because the first key of a
-        dict is found only after all that were removed before it."""
+        """The other tablets that may have changed, the one that waits longest first. It is an OrderedDict, because a
+        dict finds its first key only after it has skipped all removed ones."""
         self._sized: OrderedDict[str, None] = OrderedDict()
-        """The tablets of which only sizes changed, too early."""
+        """The tablets of which only sizes changed, too soon after their last record."""
         self._unheard_due = True
-        """Whether the tablets of which no member was heard were not noted yet."""
+        """Whether the tablets of which no member has reported are still to be noted."""
 
     def repeat(self, key: str) -> None:
         """Forget the report of that key, which another client overwrote, so that it is published again."""
@@ -96,7 +96,8 @@ class Reporter:
         return next((at_us for _, _, at_us in self._told.values()), None)
 
     def allowance(self) -> int:
-        """How many reports the rate allows for the time since the last call, or for ALLOWANCE_US if that is less."""
+        """The number of reports that the rate allows for the time since the last call, or for ALLOWANCE_US if that is
+        less."""
         now_us, rate = self._state.mono_us, self._state.options.reports_per_second_max
         since_us = max(self._allowed_us, now_us - ALLOWANCE_US)
         count = (now_us - since_us) * rate // 1_000_000
@@ -104,8 +105,8 @@ class Reporter:
         return count
 
     def note(self, servers: Sequence[ServerView], refreshed: Set[str]) -> None:
-        """Note which servers and tablets may have news. `refreshed`: the tablets whose views were
-        refreshed since the last call.
+        """Note which servers and tablets may have changed. `refreshed`: the tablets whose views were refreshed since
+        the last call.
 
         Only the first call after `forget` walks over all tablets."""
         now_us, kept = self._state.mono_us, self._state.kept
@@ -127,7 +128,7 @@ class Reporter:
 
     @property
     def _led_long(self) -> bool:
-        """Whether this leadership is so long that what was not heard in it is reported as silent."""
+        """Whether this leadership is so long that servers which were not heard in it are reported as silent."""
         state = self._state
         return state.mono_us - state.soft.since_us > state.options.rereplicate_after_ms * 1000
 
@@ -139,8 +140,8 @@ class Reporter:
                 yield ServerView(uuid=uuid, member=Member(uuid, tuple(state.places_of(uuid))), alive=False)
 
     def take(self, most: int) -> dict[str, Report | None]:
-        """By key, at most so many reports to publish now; None deletes the key. The cost is bounded by `most`; if
-        nothing is returned, all tablets that may have news were compared, or a next call goes on with them."""
+        """By key, at most `most` reports to publish now; None deletes the key. The cost is bounded by `most`, so the
+        result may be empty although tablets are left to compare: the next call goes on with them."""
         now_us, out = self._state.mono_us, dict[str, Report | None]()
         while self._servers_due and len(out) < most:
             key, report = self._servers_due.popitem(last=False)
@@ -167,7 +168,7 @@ class Reporter:
         return key is not None and (key not in self._told or now_us - self._told[key][2] >= age_us)
 
     def _compare(self, key: str, now_us: int, out: dict[str, Report | None]) -> None:
-        """Publish the report of a tablet if it is news, or its deletion."""
+        """Publish the report of a tablet if it changed, or delete it if the tablet is gone."""
         record = self._state.catalog.get(TABLET, key)
         told = self._told.get(key)
         self.visited += 1
@@ -198,8 +199,9 @@ class Reporter:
             out[key] = None
 
     def _numbers(self, within_s: int, count: int) -> dict[str, int]:
-        """The numbers of each record: within how many seconds it is published again, which takes longer if there are
-        too many for the rate; and the cluster, so that records of two clusters on one topic are told apart."""
+        """The numbers that each record has. The first is the seconds within which it is published again; that takes
+        longer if there are too many records for the rate. The second is the cluster's, so that readers can distinguish
+        the records of two clusters on one topic."""
         within_s = max(within_s, 5 * count // (4 * self._state.options.reports_per_second_max))
         return {"again_within_s": within_s, "cluster": int(self._state.cluster_id[:OF_CLUSTER] or "0", 16)}
 
@@ -226,8 +228,8 @@ class Reporter:
         )
 
     def _tablet(self, tablet_id: str, record: Tablet | None) -> Report | None:
-        """The report of a tablet; None if it has none. A tablet of which no member was heard for long is reported as
-        the catalog knows it."""
+        """The report of a tablet; None if it has none. If no member of a tablet has been heard for long, the report has
+        the catalog's knowledge."""
         state = self._state
         tablet = state.kept.tablets.get(tablet_id)
         if tablet is None and record is not None and tablet_id in state.kept.unheard and self._led_long:
@@ -259,7 +261,7 @@ class Reporter:
         )
 
     def _rates(self, tablet: TabletView) -> dict[str, int]:
-        """The rows that its leader applies in a second, and those that all of its replicas send to readers."""
+        """The rows a second that its leader applies, and those that all of its replicas send to readers."""
         members = ((m.uuid, self._state.soft.replica(m.uuid, tablet.tablet_id)) for m in tablet.config.members)
         told = [(uuid == tablet.leader_uuid, replica) for uuid, replica in members if replica is not None]
         written = sum(replica.write_rows_per_s for leads, replica in told if leads)

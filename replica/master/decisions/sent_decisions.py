@@ -26,8 +26,8 @@ class Versions:
         self._of_tick: dict[str, int] | None = None
 
     def begin_tick(self) -> None:
-        """Give a tablet's decision one version until the next call, whichever sinks publish it: the outcome of an
-        executor names the decision that is in Kafka. Each sink asks at most once for a tablet meanwhile."""
+        """Until the next call, a tablet's decision has one version, whichever sinks publish it: so an executor's
+        outcome names the version that is in Kafka. Each sink asks at most once for a tablet meanwhile."""
         self._of_tick = {}
 
     def next(self, tablet_id: str, catalog_term: int) -> int:
@@ -42,11 +42,10 @@ class Versions:
 
 
 class SentDecisions:
-    """Chooses, of the decisions that are needed now, those to publish now.
+    """Chooses which of the needed decisions to publish now.
 
-    Invariants: a decision is published once, then again with back-off while it is needed, each time with a higher
-    version and a new deadline. When it is not needed any more, it is withdrawn once. Nothing here is needed after a
-    crash.
+    Invariants: a decision is published at once, and again with back-off while it is needed, each time with a higher
+    version and a new deadline. When it is no longer needed, it is withdrawn once. Nothing here is needed after a crash.
     """
 
     def __init__(self, options: MasterOptions, versions: Versions) -> None:
@@ -61,15 +60,15 @@ class SentDecisions:
         return len(self._sent)
 
     def forget(self) -> None:
-        """Forget what was sent, because it may not have arrived: publish every needed decision anew, and withdraw the
-        others."""
+        """Forget the sent decisions, because they may not have arrived: every needed one is published again, and the
+        others are withdrawn."""
         self._to_withdraw |= set(self._sent)
         self._sent.clear()
 
     def update(
         self, decisions: Sequence[Decision], addresses: Mapping[str, str], mono_us: int, wall_us: int
     ) -> dict[str, Decision | None]:
-        """What to publish: by tablet id, the decision as it is published, or None to withdraw. `addresses` by uuid."""
+        """The decisions to publish, by tablet id; None withdraws the tablet's decision. `addresses`: by uuid."""
         out: dict[str, Decision | None] = {}
         needed = {d.tablet_id: d for d in decisions}
         for tablet_id in sorted((set(self._sent) | self._to_withdraw) - set(needed)):

@@ -1,4 +1,4 @@
-"""Copies of the catalog that this master serves, to a master that replaces a lost one or joins a group of one.
+"""Copies of the catalog, which this master serves to a master that replaces a lost one or joins a single master.
 
 [kudu master permanent failure, "Changes": remote bootstrap for masters].
 """

@@ -43,17 +43,19 @@ Change = tuple[Mapping[str, Record], Sequence[str], str, T]
 Compute = Callable[[], Change[T]]
 First = Callable[[], Awaitable[None]]
 ENCODED_INLINE_MAX = 16
-"""A change of more records than this is checked and encoded on another thread: each takes about 200 function calls."""
+"""A change of more records than this is checked and encoded on another thread, because each record takes about 200
+function calls."""
 FLUSH_PAUSE_S = 5.0
-"""The pause after a flush that found no room, in seconds; the next one writes the whole catalog again."""
+"""The pause after a flush that found the disk full, in seconds. It is long because each flush writes the whole
+catalog."""
 
 
 class CatalogGroup:
     """This master's replica of the catalog.
 
     Invariants: one change is computed and committed at a time, by a leader that has applied everything before it.
-    An unexpected error, and a catalog that fails, go to `on_fatal`: then the process must end. Durability: `change`
-    returns after commit and apply. Concurrency: the loop's thread; heavy work in one ordered lane.
+    If the catalog fails, or an unexpected error occurs, `on_fatal` is called, and the process must end. Durability:
+    `change` returns after commit and apply. Concurrency: the loop's thread; heavy work in one ordered lane.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class CatalogGroup:
         """Set once this master has led."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self.trouble = ""
-        """The damage of its files with which it goes on; empty if none is known."""
+        """The known damage of its files, despite which it runs; empty if none is known."""
         self._hybrid_clock = HybridClock(clock)
         self._disk, self._raft_options = disk, RaftOptions()
         self.cmeta = _metadata(disk, uuid, first)
@@ -108,7 +110,7 @@ class CatalogGroup:
     @staticmethod
     def _end_is_lost(withheld: OpId) -> Corruption:
         return Corruption(
-            f"entry {withheld} at the end of the log is damaged or missing, and may have been acknowledged: the only "
+            f"entry {withheld} at the end of the log is damaged or missing, and may have been acknowledged. The only "
             f"master cannot get it again. If there is no backup, remove wals/{CATALOG_ID}/{WITHHELD_NAME}, and start "
             "it: it goes on without that entry"
         )
@@ -182,20 +184,21 @@ class CatalogGroup:
 
     @property
     def in_touch(self) -> frozenset[str]:
-        """This leader, and the members that it heard within the longest election timeout. At its election all count as
-        heard."""
+        """This leader, and the members that it heard within the longest election timeout. Right after its election all
+        members count as heard."""
         peers = self.replica.status().peers
         bound = self._raft_options.election_ticks_max
         return frozenset({self.replica.uuid, *(p.uuid for p in peers if p.last_contact_ticks <= bound)})
 
     def not_leader(self) -> Refused:
-        """The refusal for a request that another master should have got."""
+        """The refusal of a request that only the leading master may answer."""
         return Refused(Code.NOT_LEADER, "this master does not lead", detail=self.replica.leader_hint)
 
     def check_fresh(self, staleness_us: int) -> None:
-        """Refused LAGGING unless this follower's catalog has all that was committed longer ago than that.
+        """Raise Refused LAGGING unless this follower's catalog has everything that was committed longer ago than that.
 
-        A deposed leader may vouch for it until it notices, so the age may be one longest election timeout more.
+        A deposed leader may confirm that until it notices its loss, so the catalog may be older by one longest election
+        timeout.
         """
         clock, replica = self._hybrid_clock, self.replica
         needed, time = time_needed(clock.now(), staleness_us, 0), replica.heard_time
@@ -203,7 +206,7 @@ class CatalogGroup:
             raise too_old(clock.now(), time, staleness_us)
 
     async def ensure_ready(self) -> int:
-        """The term in which this master leads and has applied everything before it; otherwise Refused."""
+        """Return the term in which this master leads, after it has applied all earlier entries; otherwise Refused."""
         if not self.is_leader:
             raise self.not_leader()
         if self._ready_term != self.term:
@@ -231,17 +234,17 @@ class CatalogGroup:
         return await future
 
     async def change(self, compute: Compute[T], first: First | None = None) -> T:
-        """Commit the change that `compute` returns, and return its fourth value once it is applied. `compute` reads the
-        catalog as of everything committed before and returns (puts, deletes, request id, result); it may raise Refused,
-        and then nothing is changed. With nothing to change, nothing is committed. `first` is awaited before `compute`,
-        when no other change is under way any more.
+        """Commit the change that `compute` returns, and return its result once it is applied. `compute` reads the
+        catalog with everything committed before, and returns (puts, deletes, request id, result). It may raise Refused,
+        and then nothing is changed. If it puts and deletes nothing, nothing is committed. `first` is awaited before
+        `compute`, after all other changes have ended.
         """
         return await self._changed_for(lambda: compute, first, aside=False)
 
     async def change_aside(self, prepare: Callable[[], Compute[T]], first: First | None = None) -> T:
-        """As `change`, for a change of thousands of records: `prepare` returns the `compute` that runs on another
-        thread. `prepare` may raise Refused, too. `compute` reads the catalog only, and what `prepare` took from the
-        rest."""
+        """As `change`, for a change of thousands of records: `prepare` returns a `compute` that runs on another thread.
+        `prepare` may raise Refused, too. `compute` may read only the catalog, and the values that `prepare` took from
+        other state."""
         return await self._changed_for(prepare, first, aside=True)
 
     async def _changed_for(self, prepare: Callable[[], Compute[T]], first: First | None, *, aside: bool) -> T:
@@ -256,7 +259,7 @@ class CatalogGroup:
 
     async def _change(self, prepare: Callable[[], Compute[T]], first: First | None, *, aside: bool) -> T:
         if self._lock.locked() and (refusal := self.replica.without_room) is not None:
-            raise refusal  # the change before this one waits for room, and nobody knows for how long
+            raise refusal  # the change before this one waits for disk space, for an unknown time
         async with self._lock:
             term = await self.ensure_ready()
             if first is not None:
@@ -278,7 +281,7 @@ class CatalogGroup:
     def _encoded(self, change: Change[T]) -> tuple[bytes, T]:
         """The `meta` of the entry to commit, empty if nothing is to be changed; and the result."""
         puts, deletes, request_id, result = change
-        # Every master applies the log at every start: a record that none can read would end them all.
+        # Every master applies the log at every start. A record that they cannot read would end all of them.
         for key, record in puts.items():
             if why := self.unfit(key, record):
                 what = "the masters could not read such a record again; nothing was changed"
@@ -348,14 +351,16 @@ class CatalogGroup:
 
 
 def _caller_left(task: asyncio.Task[object]) -> None:
-    """Take the error of a change whose caller waits no more. A refusal was the caller's; anything else is logged."""
+    """Take the error of a change whose caller no longer waits. A refusal is dropped, because it was for the caller; any
+    other error is logged."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, Refused):
         _log.error("a change failed after its caller had left", exc_info=error)
 
 
 def _metadata(disk: Disk, uuid: str, first: RaftConfig) -> ConsensusMeta:
-    """The catalog's consensus metadata. Made only before the superblock, so that no vote is ever forgotten."""
+    """Load the catalog's consensus metadata. They are created only while there is no superblock, so that no vote is
+    ever forgotten."""
     if ConsensusMeta.exists(disk, CATALOG_ID):
         return ConsensusMeta.load(disk, CATALOG_ID)
     if Superblock.exists(disk, CATALOG_ID):

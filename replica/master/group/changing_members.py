@@ -1,4 +1,4 @@
-"""Which changes of the masters' group are allowed, one member at a time. Pure.
+"""Decides which changes of the masters' group are allowed, one member at a time. Pure.
 
 Raft itself decides the rest (`raft/membership.py`): one change at a time, compared with the config that the caller saw;
 a new member votes once it has caught up; a leader hands over before it is removed.
@@ -13,7 +13,7 @@ from nyala.replica.types import Address, Code, ConfigEdit, EditKind, Member, Raf
 from .forming import MasterBuild
 
 MEMBERS_MAX = max(limits.MASTERS) + 1
-"""The most masters in one config: one more than allowed to stay, so that one of five can be replaced."""
+"""The most masters in one config, while one of five is replaced: the new one is added before the old one leaves."""
 START_IT = (
     "start it on an empty directory with --join and the addresses of these masters, and repeat the command; nothing "
     "was changed"
@@ -28,9 +28,10 @@ def addition(config: RaftConfig, cluster_id: str, address: Address, found: Maste
     """The edit that adds the master found at `address`, without a vote until it has caught up; None if it is a member
     there already.
 
-    Refused WRONG_CLUSTER for a master of another cluster, or that waits to join another; ILLEGAL_STATE for one that
-    does not wait, or whose uuid was a member before; INVALID_ARGUMENT for another address than it tells; ALREADY_EXISTS
-    for a member at another address or another member at this one; CHANGE_PENDING while another new master catches up.
+    Refused WRONG_CLUSTER for a master of another cluster, or one that waits to join another. ILLEGAL_STATE for one that
+    does not wait, or whose uuid was a member before. INVALID_ARGUMENT if the master gives others another address.
+    ALREADY_EXISTS for a member at another address, or if another member has this address. CHANGE_PENDING while another
+    new master catches up.
     """
     member = config.member(found.uuid)
     if member is not None:
@@ -71,11 +72,10 @@ def addition(config: RaftConfig, cluster_id: str, address: Address, found: Maste
 
 
 def removal(config: RaftConfig, uuid: str, living: Collection[str]) -> ConfigEdit | None:
-    """The edit that removes a master; None if it is not a member. `living`: the members that answer the leader, which
-    is one of them.
+    """The edit that removes a master; None if it is not a member. `living`: the leader, and the members that answer it.
 
-    Refused ILLEGAL_STATE if none would be left; MembersSilent, also ILLEGAL_STATE, if those that live are no majority
-    of the others.
+    Refused ILLEGAL_STATE if no voter would be left. MembersSilent, whose code is ILLEGAL_STATE, too, if the living
+    members are no majority of the remaining ones.
     """
     member = config.member(uuid)
     if member is None:
@@ -96,8 +96,8 @@ def removal(config: RaftConfig, uuid: str, living: Collection[str]) -> ConfigEdi
 
 
 def refuse_older(builds: Mapping[str, MasterBuild | None]) -> None:
-    """Refused ILLEGAL_STATE if a member runs a build that does not follow such changes. `builds`: by uuid, None for one
-    that does not answer, which may be lost."""
+    """Raise Refused ILLEGAL_STATE if a member runs a build that does not follow such changes. `builds`: by uuid; None
+    for a member that does not answer, which may be lost and does not count."""
     older = sorted(f"{u} ({b.version})" for u, b in builds.items() if b is not None and not b.takes_changes)
     if older:
         what = "masters of an earlier build cannot follow a change of their group: upgrade them; nothing was changed"

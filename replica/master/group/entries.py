@@ -1,4 +1,4 @@
-"""Checks an entry before it goes into the masters' log, because every master applies an entry of the log. Pure."""
+"""Checks an entry before it goes into the masters' log, because every master applies every entry of the log. Pure."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ FITS: Mapping[object, Fits] = {
 
 
 def _fields(kind: type) -> dict[str, tuple[Fits, bool]]:
-    """By the name of a field of such a record: the check of its value, and whether every build has written it."""
+    """For each field of such a record, by its name: the check of its value, and whether every build has written it."""
     hints = get_type_hints(kind, include_extras=True)
     plain = {name: get_args(hint)[0] if NoneType in get_args(hint) else hint for name, hint in hints.items()}
     return {name: (FITS[hint], not may_lack(kind, name)) for name, hint in plain.items() if hint in FITS}
@@ -102,10 +102,10 @@ FIELDS = {group: _fields(kind) for group, kind in TYPES.items()}
 
 
 def unfit_record(key: str, record: Json) -> str:
-    """Why this build could not apply the record of that key, by its fields alone; empty if it could.
+    """The reason why this build could not apply the record of that key, judged by its fields alone; empty if it could.
 
-    A feature level above this build's is refused, too: in the log, it would end this master at each start. Without it,
-    the master goes on until it is upgraded.
+    A feature level above this build's is refused, too. If it was in the log, it would end this master at each start.
+    Without it, the master goes on until an operator upgrades it.
     """
     group, _, rest = key.partition("/")
     known = FIELDS.get(group, {})
@@ -127,7 +127,7 @@ def unfit_record(key: str, record: Json) -> str:
 
 
 def unfit_entry(entry: Entry) -> str:
-    """Why the catalog could not apply `entry`, by its bytes alone; empty if it could."""
+    """The reason why the catalog could not apply `entry`, judged by its bytes alone; empty if it could."""
     if entry.kind is not EntryKind.CATALOG:
         known = entry.kind in (EntryKind.NOOP, EntryKind.CONFIG)
         return "" if known else "the catalog has no entries of this kind"

@@ -18,7 +18,7 @@ _log = logging.getLogger("nyala.master")
 CHECK_EVERY_S = 60.0
 """A file that is damaged, emptied or missing under a running master is noticed within this time."""
 READ_BYTES = 1 << 20
-"""Bytes of closed log segments that each check reads again: a tenth of a second of a core, 1.4 GB a day."""
+"""The bytes of closed log segments that each check reads again: a tenth of a second of a core, and 1.4 GB a day."""
 
 WAY_ON = (
     "While a majority of the masters runs, a copy of their catalog heals this one: `nyala fs wipe DIR`, `nyala fs "
@@ -38,7 +38,7 @@ def damaged(error: Corruption, disk: Disk) -> Corruption:
 
 
 class FileChecker:
-    """Writes small files again from memory, and reports lost parts of the log.
+    """Checks this master's files. It writes small ones again from memory, and reports damage of the log.
 
     Concurrency: the loop's thread; files are read in threads, the small ones on the catalog's, between flushes.
     """
@@ -96,8 +96,8 @@ class FileChecker:
                 self.instance = await asyncio.to_thread(raise_feature_level, self._disk, self.instance, level)
 
     def _read_on(self) -> Corruption | None:
-        """Read the next READ_BYTES of closed segments; returns the damage of one that still exists, found now or
-        before."""
+        """Read the next READ_BYTES of closed segments. Returns the damage of a segment that still exists, found now or
+        before; None if there is none."""
         left = READ_BYTES
         while left > 0 and (reading := self._reading or self._next()) is not None:
             info, steps = self._reading = reading

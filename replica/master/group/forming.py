@@ -1,5 +1,5 @@
-"""Forms the group of several masters at their first start: each asks the others for their uuids, and all get one
-config."""
+"""Forms the group of several masters at their first start: each asks the others for their uuids, and all compute the
+same config."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _SENDER = "the master"
 
 
 async def form(own: Member, peers: Sequence[Address]) -> RaftConfig:
-    """The first config of a group of masters at `peers`, equal on each of them. Waits until all have answered.
+    """Wait until all masters at `peers` have answered, and return the first config of their group, which is the same on
+    each.
 
     Refused ILLEGAL_STATE if one of them already belongs to a group without this master. Nothing is written before that,
     so a master that dies here starts over. Cancel it to give up.
@@ -44,7 +45,8 @@ async def form(own: Member, peers: Sequence[Address]) -> RaftConfig:
 
 
 def _check_group(members: Sequence[str], own: str, other: str, address: Address) -> None:
-    """Refused if the other master's group was formed without this one. Before a group is formed it has no members."""
+    """Raise Refused if the other master belongs to a group without this one. Before its group is formed, the config has
+    no members."""
     if not members or own in members:
         return
     what = (
@@ -56,7 +58,7 @@ def _check_group(members: Sequence[str], own: str, other: str, address: Address)
 
 
 class MasterBuild(NamedTuple):
-    """The identity and the build that a master reports of itself."""
+    """The identity and the build of a master, as it reports them."""
 
     uuid: str
     feature_level: int

@@ -1,7 +1,8 @@
 """A new master joins the group of running masters: it waits until they have added it, and copies the catalog.
 
-The new master asks; nobody can tell it to copy. It believes the addresses of its option `--join`, and those that they
-name. It does not vote or acknowledge before the catalog is here: until then every message of the group is dropped.
+The new master itself asks the others; no request makes it copy. It trusts the masters at the addresses of its option
+`--join`, and those that they name. It does not vote or acknowledge before it has the catalog: until then it drops every
+message of the group.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ ASK_PAUSE_S = 0.2
 
 
 class MasterSeen(NamedTuple):
-    """What a master answered of itself and of its group."""
+    """The answer of a master about itself and its group."""
 
     uuid: str
     cluster_id: str
@@ -75,7 +76,7 @@ async def look_at(address: Address) -> MasterSeen | None:
 
 
 class Joining:
-    """One new master's wait for its group.
+    """Waits until the group has added this new master, and copies the catalog.
 
     Concurrency: the loop's thread; the copy runs in a thread of its own.
     """
@@ -91,8 +92,8 @@ class Joining:
     async def run(self, stopped: Callable[[], bool]) -> RaftConfig:
         """The group's config, once the whole catalog is here.
 
-        Refused WRONG_CLUSTER if two of the addresses are of two clusters, and INVALID_ARGUMENT if the group has this
-        master at another address than it tells. Cancel it to give up.
+        Refused WRONG_CLUSTER if the addresses belong to masters of two clusters, and INVALID_ARGUMENT if the group has
+        this master at another address than its own. Cancel the call to give up.
         """
         _log.info("P %s waits until the masters at %s add it", self.own.uuid, ",".join(map(str, self._asked)))
         while not has_catalog(self._disk):
@@ -131,7 +132,8 @@ class Joining:
 
 
 def copy_from_leader(disk: Disk, uuid: str, leader: str, address: Address, stopped: Callable[[], bool]) -> None:
-    """Copy the catalog to a directory that has none, COPY.1 to COPY.5. A copy that did not end is begun anew."""
+    """Copy the catalog to a directory that has none, COPY.1 to COPY.5. An earlier copy that did not end is begun
+    again."""
 
     def local(_check: object = None) -> Superblock | None:
         if not Superblock.exists(disk, CATALOG_ID):

@@ -1,7 +1,7 @@
-"""A master that was away learns its group's later config, or notices that the group has removed it.
+"""A master that was stopped or cut off learns its group's later config, or that the group has removed it.
 
-The group sends nothing to a removed master, so the master asks the others once it hears of no leader. It is harmless
-until then: the others have a leader, and refuse its pre-votes.
+The group sends nothing to a removed master. So a master that hears of no leader asks the others. Until then a removed
+master does no harm: the others have a leader, and refuse its pre-votes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ASK_PERIOD_S = 1.0
 def leaves_out(own: RaftConfig, uuid: str, cluster_id: str, asked: str, seen: MasterSeen) -> bool:
     """Whether the answer of the member `asked` of `own` proves that the group has removed `uuid`. Pure.
 
-    It does if that very master answers, in the same cluster, and has a later committed config without `uuid`. A later
-    config than that one cannot bring the uuid back: a master that was a member is not added again.
+    It does if the answering master is `asked`, belongs to the same cluster, and has a later committed config without
+    `uuid`. No config after that one has the uuid: a master that was a member is never added again.
     """
     same = seen.uuid == asked and seen.cluster_id == cluster_id
     return same and seen.config.opid > own.opid and seen.config.member(uuid) is None
@@ -48,8 +48,9 @@ def learned(
 async def later_config(
     group: CatalogGroup, uuid: str, cluster_id: str, told: Sequence[Address]
 ) -> tuple[RaftConfig | None, bool]:
-    """As `learned`, of the other members and of `told`, the masters of the command line. They are asked if this master
-    hears of no leader: the leader may be one that it does not know yet."""
+    """As `learned`, with the answers of the other members and of `told`, the masters of the command line. They are
+    asked only if this master hears of no leader. Those of the command line are asked because the leader may be a master
+    that it does not know yet."""
     own = group.replica.committed_config
     if own.member(uuid) is None:
         return own, True

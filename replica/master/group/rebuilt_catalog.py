@@ -28,11 +28,11 @@ MINUTE_US = 60 * 1_000_000
 
 
 def first_term(decision_term: int, now_us: int) -> int:
-    """Return the term of a catalog that follows lost ones: above each catalog term of which any decision may tell.
+    """Return the term of a rebuilt catalog, which is above each term in which the lost masters may have decided.
 
-    It begins a generation of terms, because the lost masters may have been elected, and may have decided, after the
-    decision of `decision_term`, the newest that a tablet knows. The minutes of the wall clock are added, so that of two
-    catalogs that were rebuilt one after the other, before any decision was carried out, the later one is above.
+    It begins a generation of terms, because `decision_term` is only the newest term that a tablet knows: the lost
+    masters may have been elected, and may have decided, in later ones. The wall clock's minutes are added. So if a
+    catalog is rebuilt twice before any decision was carried out, the second one has the higher term.
     """
     return next_generation(decision_term) + now_us // MINUTE_US
 
@@ -43,7 +43,8 @@ def catalog_entry(disk: Disk, records: Mapping[str, Record], term: int, now_us: 
     Refused: NO_SPACE if these are more records than masters hold, INVALID_ARGUMENT if this build could not read one.
     """
     catalog = _empty(disk)
-    # The lost catalog's times of Spark queries are forgotten: each load() that it knew was made in a lower term.
+    # The times of Spark queries in the lost catalog are forgotten. Each load() that it knew was made in a lower term,
+    # so this floor refuses it.
     records = {**records, READ_FLOOR: ReadFloor(term=term, index=0)}
     check_room(catalog, records)
     entry = Entry(OpId(term, 1), EntryKind.CATALOG, hybrid_from_us(now_us), 0, catalog.change(records, [], ""), b"", 0)

@@ -26,8 +26,9 @@ def has_catalog(disk: Disk) -> bool:
 
 
 def need_catalog(disk: Disk, instance: Instance, *, joins: bool = False) -> None:
-    """Refused NOT_READY if this directory lacks the Raft state of its uuid: the uuid was inherited, or a copy did not
-    end. A new master that joins (`joins`) has not voted before its copy ends, and begins the copy anew."""
+    """Raise Refused NOT_READY if this directory lacks the Raft state of its uuid: it took over the uuid, or a copy did
+    not end. A new master that joins (`joins`) is not refused: it has not voted before its copy ends, so it begins the
+    copy again."""
     if not Superblock.exists(disk, CATALOG_ID):
         if has_taken_part(instance):
             what = (
@@ -46,7 +47,8 @@ def need_catalog(disk: Disk, instance: Instance, *, joins: bool = False) -> None
 
 
 def check_peers(own: Address, peers: Sequence[Address]) -> None:
-    """Refused INVALID_ARGUMENT for options that no group can have: this master left out, or two, four or over five."""
+    """Raise Refused INVALID_ARGUMENT for a list that no group can have: one without this master, or with two, four or
+    more than five."""
     listed = dict.fromkeys(peers)
     if len(listed) < 2:
         return
@@ -54,15 +56,15 @@ def check_peers(own: Address, peers: Sequence[Address]) -> None:
         what = "--peers leaves out this master itself: list it as others are told, which --advertise says"
         raise Refused(Code.INVALID_ARGUMENT, what, own=own, peers=_text(listed))
     if len(listed) not in limits.MASTERS:
-        what = f"{len(listed)} masters are listed: list one, three or five, an even number survives no more failures"
+        what = f"{len(listed)} masters are listed: list one, three or five; an even number tolerates no more failures"
         raise Refused(Code.INVALID_ARGUMENT, what, peers=_text(listed))
 
 
 def check_config(config: RaftConfig, own: Member, peers: Sequence[Address]) -> str:
-    """Refused ILLEGAL_STATE if the group that this master belongs to is not the one in its options.
+    """Raise Refused ILLEGAL_STATE if this master belongs to another group than the one in its options.
 
-    Returns a note for the log, or an empty text. If the group has changed its members since it was formed, the config
-    counts and `peers` may be the former list.
+    Returns a note for the log, or an empty text. If the group has changed its members since it was formed, `peers` may
+    be the former list, and the stored config counts.
     """
     member = config.member(own.uuid)
     if member is None:

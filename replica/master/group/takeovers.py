@@ -1,9 +1,9 @@
-"""Which directory a master's uuid belongs to, after another directory has taken the uuid over.
+"""Knows which directory a master's uuid belongs to, after another directory has taken the uuid over.
 
-In [kudu master permanent failure, "Design proposal", step 3] the operator must make sure that a replaced master never
-comes back. Here it may come back: the others refuse its messages, because another directory keeps its votes now.
-Before the catalog is copied to a directory, the directory takes over the uuid: the leader commits the number of this
-takeover, and the directory stores the number and sends it.
+In Kudu, the operator must make sure that a replaced master never comes back [kudu master permanent failure, "Design
+proposal", step 3]. Here it may come back: the others refuse its messages, because another directory keeps its votes
+now. Before the catalog is copied to a directory, the directory takes over the uuid. The leader commits the number of
+this takeover. The directory stores the number, and its messages carry it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..catalog.records import MASTER, Takeover, read
 class Takeovers:
     """The takeovers that this master knows of.
 
-    Invariants: a takeover in the log at the start counts even if it is not committed, so that no restart forgets one;
-    messages of a master with a lower number than the known one are refused. Concurrency: the loop's thread.
+    Invariants: a takeover that the log has at the start counts even if it is not committed, so that no restart forgets
+    one. Messages of a master with a number below the known one are refused. Concurrency: the loop's thread.
     """
 
     def __init__(self, own: Instance, logged: Mapping[str, int]) -> None:
@@ -53,12 +53,12 @@ class Takeovers:
             raise Refused(Code.ILLEGAL_STATE, what, uuid=uuid, takeover=shown, latest=latest)
 
     def check_own(self) -> None:
-        """Refused if this directory itself was replaced, as far as this master knows."""
+        """Raise Refused if another directory has replaced this one, as far as this master knows."""
         self.check(self._own.uuid, self._own.takeover)
 
     def risen(self, config: RaftConfig) -> list[str]:
-        """The members that were taken over since the last call: open links to them still go to their former
-        processes."""
+        """The members whose uuid was taken over since the last call. Open links to them must be closed, because they go
+        to the former processes."""
         now = {m.uuid: self.number(m.uuid) for m in config.members}
         found = [uuid for uuid, number in now.items() if number > self._seen.get(uuid, number)]
         self._seen = now
@@ -92,7 +92,8 @@ def next_takeover(
 
 
 def takeovers_in_log(disk: Disk) -> dict[str, int]:
-    """Numbers by uuid that the catalog's log has, committed or not; read before the log is opened."""
+    """By uuid, the numbers of takeovers that the catalog's log has, committed or not. It reads the files before the log
+    is opened."""
     folder = f"wals/{CATALOG_ID}"
     found: dict[str, int] = {}
     if not disk.exists(folder):

@@ -1,1 +1,2 @@
-"""Tablet servers' heartbeats: which senders count, which of their reports are believed, and what the masters keep."""
+"""Tablet servers' heartbeats: which senders count, which of their reports are believed, and the state that is kept of
+them."""

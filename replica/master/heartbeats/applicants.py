@@ -1,4 +1,5 @@
-"""Keeps the senders of heartbeats that do not count, up to a bound, and chooses which one a new one replaces."""
+"""Keeps the senders of heartbeats that do not count, up to a bound. If there are too many, it chooses the one that a
+new one replaces."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _log = logging.getLogger("nyala.master")
 
 PAUSE_US_FIRST = 500_000
 PAUSE_US_MAX = 30_000_000
-"""The longest pause between two calls of one applicant; a pause is twice as long as the one before."""
+"""The longest pause between two calls to one applicant; each pause is twice as long as the one before."""
 FORGET_US = 60_000_000
 """An applicant without a heartbeat for this time is forgotten."""
 
@@ -23,7 +24,7 @@ Key = tuple[str, tuple[Address, ...], int]
 
 @dataclass
 class Applicant:
-    """A sender of heartbeats that does not count, or whose new address does not."""
+    """A sender of heartbeats that does not count as a tablet server, or whose new address does not count."""
 
     uuid: str
     addresses: tuple[Address, ...]
@@ -48,12 +49,13 @@ class Applicant:
 
     @property
     def key(self) -> Key:
-        """The uuid and addresses that it claims: a sender with another claim is another applicant."""
+        """Its claim: the uuid, the addresses and the number of the process. A sender with another claim is another
+        applicant."""
         return self.uuid, self.addresses, self.process
 
     @property
     def share(self) -> tuple[bool, str]:
-        """The share of places and calls to which it belongs: its host's, or that of known servers at known
+        """The share of places and calls that it uses: its host's share, separately for known servers at known
         addresses."""
         return self.listed, self.peer
 
@@ -91,20 +93,20 @@ class Applicants:
         """Add an applicant with a new claim. Refused OVERLOADED if its share has no place for it."""
         same = self._of_uuid.get((applicant.uuid, applicant.listed), [])
         for one in [c for c in same if c.peer == applicant.peer and c.task is None]:
-            self.drop(one)  # a server that was called in vain has another address now, or another process
+            self.drop(one)  # an applicant that the master called in vain now claims another address or process
             applicant.told |= one.told
         same = self._of_uuid.get((applicant.uuid, applicant.listed), [])
         if sum(c.peer == applicant.peer for c in same) >= limits.SERVER_APPLICANTS_PER_UUID_AND_HOST_MAX:
-            raise self._refuse(applicant, "this master is calling others of this host that give the same uuid")
+            raise self._refuse(applicant, "this master is calling other applicants of this host with the same uuid")
         if len(same) >= limits.SERVER_APPLICANTS_PER_UUID_MAX:
             idle = [c for c in same if c.task is None]
             if not idle:
-                raise self._refuse(applicant, "this master is calling too many others that give the same uuid")
+                raise self._refuse(applicant, "this master is calling too many other applicants with the same uuid")
             self.drop(min(idle, key=lambda c: c.heard_us))
         if self._is_full(applicant):
             self.forget(now_us)
         if self._is_full(applicant):
-            what = "too many tablet servers that this master has not reached yet: it takes no more of them"
+            what = "too many tablet servers wait for this master's call: it takes no more of them now"
             raise self._refuse(applicant, what)
         self._by_key[applicant.key] = applicant
         self._of_uuid.setdefault((applicant.uuid, applicant.listed), []).append(applicant)
@@ -142,8 +144,8 @@ class Applicants:
 
 
 class OtherClustersServers:
-    """Tablet servers of another cluster that send heartbeats here. The master refuses their heartbeats, and only lists
-    them.
+    """The tablet servers of other clusters that send heartbeats here. The master refuses their heartbeats, and only
+    lists the servers.
 
     A master that lost its catalog belongs to a new cluster. Then all its former servers, with all the data, are among
     these.

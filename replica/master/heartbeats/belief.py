@@ -1,8 +1,8 @@
 """Decides which reports the masters believe. Pure: the table in DESIGN.md, "What is believed of a report", as
 functions.
 
-A heartbeat proves nothing about a tablet. The catalog knows a committed config of each tablet, and only a member of a
-config that is believed already can report a later one.
+A heartbeat alone proves nothing about a tablet. The catalog has a committed config of each tablet. A later config is
+believed only if a member of the config that is believed so far reports it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def same(a: RaftConfig, b: RaftConfig) -> bool:
 
 
 def believed(known: RaftConfig, told: Mapping[str, RaftConfig]) -> RaftConfig:
-    """The newest config that follows from `known`; `told`: by uuid, the committed config that each server reports now.
+    """The newest config that follows from `known`. `told`: by uuid, the committed config that each server reports now.
 
-    Only a member of a config may report a later one; a member that this one adds may report the next. A server's
-    earlier reports do not count, so a false one under a member's uuid ends with the next report of the member itself.
+    Only a member of a config may report a later one, and a member that the later one adds may report the next. Only a
+    server's latest report counts. So if another process reports a false config under a member's uuid, the member's own
+    next report ends that.
     """
     config = known
     while True:
@@ -53,7 +54,8 @@ def believed(known: RaftConfig, told: Mapping[str, RaftConfig]) -> RaftConfig:
 
 
 def may_lead(config: RaftConfig | None, uuid: str) -> bool:
-    """Whether the masters may believe that the server leads the tablet, by its own report or a member's."""
+    """Whether the masters may believe a report, of the server itself or of a member, that the server leads the
+    tablet."""
     member = config.member(uuid) if config is not None else None
     return member is not None and member.votes
 
@@ -64,9 +66,9 @@ def doubt(config: RaftConfig | None, uuid: str, told: RaftConfig | None, *, lead
     if config is None:
         return ""
     if told is not None and newer(told.opid, config.opid):
-        return f"it tells of config {told.opid}, and is no member of config {config.opid}"
+        return f"it reports config {told.opid}, but is no member of config {config.opid}"
     if told is not None and told.opid == config.opid and not same(told, config):
-        return f"it tells of other members at config {told.opid} than the others"
+        return f"it reports other members of config {told.opid} than the others do"
     if leads and not may_lead(config, uuid):
-        return f"it says that it leads, and is no voter of config {config.opid}"
+        return f"it reports that it leads, but is no voter of config {config.opid}"
     return ""

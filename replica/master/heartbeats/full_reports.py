@@ -5,12 +5,12 @@ from __future__ import annotations
 from nyala.replica.types import limits
 
 IDLE_US = 5_000_000
-"""A server that has not been heard for this time gives up its place: it waits 3 s for a reply, and then sends a
-heartbeat."""
+"""A server that has not been heard for this time loses its place. A living one waits at most 3 s for a reply, and then
+sends another heartbeat."""
 BUSY_US = 1_000_000
-"""A server sends the next slice of its report at once, so none is under way if none has come in this time."""
+"""If no slice has come for this time, no full report is under way, because a server sends the next slice at once."""
 WAIT_FORGOTTEN_US = 30_000_000
-"""A waiting server that has not been heard for this time waits no more."""
+"""A waiting server that has not been heard for this time no longer waits."""
 
 
 class FullReports:
@@ -32,7 +32,7 @@ class FullReports:
         return len(self._under_way)
 
     def is_busy(self, now_us: int) -> bool:
-        """Whether a part of a full report came a moment ago and others follow, or a server waits for its turn."""
+        """Whether a slice of a full report came a moment ago and others follow, or a server waits for a place."""
         comes = any(now_us - at < BUSY_US for at in self._under_way.values())
         return comes or any(now_us - at < IDLE_US for at in self._waiting.values())
 

@@ -13,7 +13,8 @@ _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 def check_sender(beat: Heartbeat) -> None:
-    """Refused(INVALID_ARGUMENT) if the heartbeat names no possible server, or has a text or a list beyond its bound."""
+    """Raise Refused(INVALID_ARGUMENT) if the heartbeat names no possible server, or has a text or a list beyond its
+    bound."""
     if not is_uuid(beat.server_uuid):
         raise _refuse("a heartbeat names its server: 32 lower-case hex digits", server=beat.server_uuid[:40])
     if not 0 < len(beat.addresses) <= limits.SERVER_ADDRESSES_MAX:

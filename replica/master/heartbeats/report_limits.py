@@ -15,14 +15,15 @@ class StatusRate:
     at_us: int = 0
 
     def take(self, statuses: int, now_us: int) -> None:
-        """Count one heartbeat with this number; Refused OVERLOADED if the server reports faster than any honest one."""
+        """Count one heartbeat with this number of statuses. Refused OVERLOADED if the server reports faster than any
+        honest one."""
         earned = max(0, now_us - self.at_us) * limits.REPORT_STATUSES_PER_S_MAX / 1e6
         left, self.at_us = min(self.left + earned, limits.REPORT_STATUSES_BURST_MAX), now_us
         cost = statuses + limits.REPORT_STATUSES_OF_HEARTBEAT
         self.left = left - cost if cost <= left else left
         if cost > left:
             wait_ms = int((cost - left) * 1000 / limits.REPORT_STATUSES_PER_S_MAX) + 1
-            what = "this server sends more than a master takes of one server; nothing of the heartbeat counts, wait"
+            what = "this server sends more than a master takes of one server. Nothing of the heartbeat counts. Wait"
             raise Refused(Code.OVERLOADED, what, statuses=statuses, wait_ms=wait_ms)
 
 
@@ -34,8 +35,8 @@ def report_bytes(report: ReportedReplica) -> int:
 
 
 class ReportMemory:
-    """The memory for the reports that a master keeps, by server, and for those of strangers: servers that are not
-    members of the tablet. Invariant: neither exceeds its bound. Concurrency: the loop's thread."""
+    """Counts the memory for the reports that a master keeps, by server, and for those of strangers, which are servers
+    that are not members of the tablet. Invariant: neither exceeds its bound. Concurrency: the loop's thread."""
 
     def __init__(self) -> None:
         self._of: dict[str, int] = {}

@@ -1,4 +1,5 @@
-"""Admits senders of heartbeats as tablet servers: the master calls them, and they must answer with their uuid."""
+"""Admits senders of heartbeats as tablet servers: the master calls the address that a sender gives, and must be
+answered with the sender's uuid."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ SHOWN_MAX = 100
 class ServerAdmission:
     """Admits tablet servers to the soft state, each after a call to the address that it gave.
 
-    Invariants: when a server was admitted to the soft state, it answered at its address with its uuid, and the process
-    that answered had sent the heartbeats. A server's address changes only if no other process answers at the former one
+    Invariants: a server is admitted to the soft state only after a process answered at its address with its uuid, and
+    that process had sent the heartbeats. A server's address changes only if no other process answers at the former one
     with that uuid, or if the catalog has the new one and the former one is not proven. Applicants and calls are
-    bounded, in all and for each host that they come from; known servers at known addresses wait for none of the others.
-    Concurrency: the loop's thread.
+    bounded, in all and for each host from which the heartbeats come. Known servers at known addresses do not wait for
+    the others. Concurrency: the loop's thread.
     """
 
     def __init__(
@@ -44,10 +45,11 @@ class ServerAdmission:
         self._clock = clock
         self._applicants = Applicants()
         self._calls = {listed: asyncio.Semaphore(limits.SERVER_CALLS_MAX) for listed in (False, True)}
-        """Calls of known servers at known addresses, and as many of strangers."""
+        """The bounds on calls: one for known servers at known addresses (True), and an equal one for all others
+        (False)."""
 
     async def admit(self, beat: Heartbeat, peer: str, cluster_id: str) -> None:
-        """Return when the heartbeat's sender counts, at the addresses that it gives.
+        """Return when the heartbeat's sender counts as a tablet server at the addresses that it gives.
 
         `peer`: the host that it comes from. Refused: INVALID_ARGUMENT for an impossible heartbeat; NOT_READY if the
         call fails, or is not due yet; ILLEGAL_STATE if the server still answers at its former address; OVERLOADED if
@@ -66,10 +68,11 @@ class ServerAdmission:
                 raise self._refused(applicant, Code.NOT_READY)
             task = applicant.task = asyncio.create_task(self._call(applicant, cluster_id))
             task.add_done_callback(lambda done: self._ended(applicant, done))
-        await asyncio.shield(applicant.task)  # a caller that has left must not end the call: others may wait for it
+        await asyncio.shield(applicant.task)  # shielded, because other callers may wait for the same call
 
     async def answering(self, uuid: str, cluster_id: str) -> Address | None:
-        """The address at which the tablet server answers now, of those at which it counts or the catalog has it."""
+        """The address at which the tablet server answers now. Those at which it counts, and those in the catalog, are
+        tried."""
         known = self._soft().servers.get(uuid)
         told = known.addresses if known is not None else self._listed(uuid)
         async with self._calls[False]:
@@ -80,7 +83,7 @@ class ServerAdmission:
         return None
 
     def shown(self) -> list[Applicant]:
-        """Applicants whose call failed or has not begun; a bounded number, known servers first."""
+        """The applicants whose call failed or has not begun: a bounded number, known servers first."""
         self._applicants.forget(self._clock.monotonic_us())
         return sorted(self._applicants, key=lambda c: not c.listed)[:SHOWN_MAX]
 
@@ -122,8 +125,8 @@ class ServerAdmission:
             while former != (former := self._former(applicant)):  # another one of its uuid may be admitted meanwhile
                 if at := await self._elsewhere(applicant, former, cluster_id):
                     applicant.why = (
-                        f"it gives another address than before, and another process of it still answers at {at}: "
-                        "that one counts. End whatever listens there; two processes may have copies of one directory"
+                        f"it gives a new address, but another process with its uuid still answers at {at}: "
+                        "that one counts. End the process there; two processes may have copies of one directory"
                     )
                     raise self._refused(applicant, Code.ILLEGAL_STATE)
         now_us = self._clock.monotonic_us()
@@ -149,8 +152,8 @@ class ServerAdmission:
     def _former(self, applicant: Applicant) -> list[Address]:
         """The other addresses at which the server counts, or which the catalog's configs have.
 
-        As long as the one at which it counts is not proven, the catalog's are the former ones, too, and that one is not
-        if the applicant comes from one of the catalog's.
+        As long as the address at which it counts is not proven, those of the catalog are former ones, too. If the
+        applicant then gives an address of the catalog, the unproven one is not a former one.
         """
         known, home = self._soft().servers.get(applicant.uuid), self._home(applicant.uuid)
         former = [*home] if known is None or known.instead_of else []
@@ -160,7 +163,7 @@ class ServerAdmission:
         return others[: limits.SERVER_ADDRESSES_MAX]
 
     def _is_proven(self, server: ServerState) -> bool:
-        """Whether the catalog has the server's addresses by now, or it has counted there for long enough."""
+        """Whether the catalog has the server's addresses, or the server has counted there for long enough."""
         counted_us = self._clock.monotonic_us() - server.placed_us
         return counted_us >= limits.SERVER_ADDRESS_PROVEN_US or {*server.addresses} <= {*self._home(server.uuid)}
 
@@ -179,9 +182,7 @@ class ServerAdmission:
         return None
 
     def _refused(self, applicant: Applicant, code: Code) -> Refused:
-        what = (
-            "the heartbeat does not count: a master has to reach its server at the address that it gives (--advertise)"
-        )
+        what = "the heartbeat does not count: a master must reach the server at the address that it gives (--advertise)"
         return Refused(code, what, server=applicant.uuid, reason=applicant.why)
 
     def _ended(self, applicant: Applicant, task: asyncio.Task[None]) -> None:

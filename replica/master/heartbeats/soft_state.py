@@ -1,4 +1,5 @@
-"""The live servers and their replicas, by their heartbeats. Never persisted; rebuilt after a failover."""
+"""The live servers and their replicas, as their heartbeats report them. It is never persisted; a new leading master
+collects it again."""
 
 from __future__ import annotations
 
@@ -32,29 +33,31 @@ from .report_limits import ReportMemory, StatusRate
 _log = logging.getLogger("nyala.master")
 
 OPEN = ("CONFIGURING", "RUNNING")
-"""Phases of a replica that has replayed its log, so that it can take messages of its leader."""
+"""The phases of a replica that has replayed its log, and so can take messages of its leader."""
 
 AVOID_US_FIRST = 60_000_000
 AVOID_US_MAX = 600_000_000
 """The longest time for which a server is avoided after its last report of failing copies; it doubles each time."""
 
 SERVER_SILENT_US = 3_600_000_000
-"""A server without a tablet that has been silent for this time is forgotten if another one needs its place."""
+"""If a server needs a place, one without a tablet that has been silent for this time is forgotten."""
 
 DOUBT_US = 5_000_000
-"""A doubt is shown after this time, because a new member may report the config that added it before the others do."""
+"""Operators see a doubt after this time, because a new member may report the config that added it before the others
+do."""
 
 LEADER_SILENT_US = 5_000_000
-"""A leader that was not heard for this time is replaced by one whose address is not proven. A server sends a heartbeat
-each second."""
+"""If a known leader was not heard for this time, a server whose address is not proven may replace it. A server sends a
+heartbeat each second."""
 
 UNPROVEN_US = 10_000_000
-"""An unproven config is shown after this time. Calls to prove one take milliseconds, so five have failed by then."""
+"""Operators see an unproven config after this time. Calls to prove one take milliseconds, so five have failed by
+then."""
 TELLERS_MAX = 5
 """The most servers that a listing of tablets names as reporters of one unproven config."""
 
 HEAR_FIRST_US = 60_000_000
-"""The time of a leadership in which full reports go before the policy."""
+"""For this time from the beginning of a leadership, ticks of the policy wait for full reports."""
 
 LIVE = (DataState.READY, DataState.COPYING)
 """The states of a replica that has data, or is getting it."""
@@ -66,7 +69,7 @@ def _fails_often(copy: FailingCopy) -> bool:
 
 @dataclass
 class ServerState:
-    """One tablet server as of its last heartbeat. Times of the monotonic clock, in microseconds."""
+    """One tablet server, according to its last heartbeat. Times are microseconds of the monotonic clock."""
 
     uuid: str
     addresses: tuple[Address, ...]
@@ -74,22 +77,23 @@ class ServerState:
     peer: str = ""
     """The host from which its heartbeats came when it was admitted."""
     listed: bool = False
-    """Whether it was found to be in a config; then it counts towards no bound of the number of servers."""
+    """Whether a config has it. If so, it does not count towards the bounds on servers."""
     back_us: int = 0
     """The time since which it has sent heartbeats without a long silence."""
     process: int = 0
     sequence: int = 0
     """The number of the last processed heartbeat; 0: its build has no numbers."""
     counted_us: int = 0
-    """The time of the last heartbeat whose report counted. A leading replica was heard then, named in it or not."""
+    """The time of the last heartbeat whose report counted. Its leading replicas were heard then, even those that it did
+    not name."""
     counted_booting: bool = False
     """Whether it was booting then."""
     last_report: Heartbeat = field(default_factory=Heartbeat)
-    """Its report of itself, in the last processed heartbeat."""
+    """The server's report of itself, in its last processed heartbeat."""
     rate: StatusRate = field(default_factory=StatusRate)
     instead_of: tuple[Address, ...] = ()
-    """The catalog's addresses of it, or if no config has it the last proven ones, while it counts at others and may be
-    another process that took its uuid. Empty: its address is proven."""
+    """Its addresses in the catalog, or if no config has it, its last proven ones. They are set while it counts at other
+    addresses, where it may be another process that took its uuid. Empty: its address is proven."""
     placed_us: int = 0
     """The time since which it counts at its addresses."""
     replicas: dict[str, ReportedReplica] = field(default_factory=dict)
@@ -104,7 +108,7 @@ class ServerState:
     reported: bool = False
     """Whether a full report has arrived: before that, a replica may exist without a report."""
     heard_until: str = ""
-    """The last tablet id that a full report in slices covers so far; empty: none is under way."""
+    """The last tablet id that the slices of a full report cover so far; empty: no such report is under way."""
     creations_after: str = ""
     deletions_after: str = ""
     """The last tablet of the orders that it got: the next orders begin after it."""
@@ -118,7 +122,7 @@ class ServerState:
 
     @property
     def recorded_at(self) -> tuple[Address, ...]:
-        """The addresses that a config of it may have: its own if they are proven, otherwise the catalog's."""
+        """The addresses for it in a new config: its own if they are proven, otherwise the catalog's."""
         return self.instead_of or self.addresses
 
     def copies_fail(self, tablet_id: str) -> bool:
@@ -150,12 +154,14 @@ class TabletState:
     config: RaftConfig | None = None
     """The committed config that is believed; None before a member of it has reported."""
     left: set[str] = field(default_factory=set)
-    """Servers that an earlier config had and a later one has not, with a live replica by their last report."""
+    """The servers that an earlier config had and a later one has not, and that had a live replica in their last
+    report."""
     leader_uuid: str = ""
     leader_term: int = -1
     leader_status: ReportedReplica | None = None
     later: tuple[OpId, int] | None = None
-    """If any server reports a config later than the catalog's: the believed position, and the time since then."""
+    """If any server reports a config later than the catalog's: the position of the believed config, and the time since
+    which this holds."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ def _tells_the_same(before: ReportedReplica, after: ReportedReplica) -> bool:
 
 
 class SoftState:
-    """Servers and tablets as reported since this master began to lead.
+    """The servers and tablets that were reported since this master began to lead.
 
     Invariants: a tablet's config is never older than the catalog's; its leader is the voter that reported itself as
     leader in the highest term; a server in `left` is not a member of the newest config. A server's report of a tablet
@@ -187,7 +193,7 @@ class SoftState:
     def __init__(
         self, now_us: int, known: Callable[[str], RaftConfig | None], *, long_silence_us: int = 15_000_000
     ) -> None:
-        """`known(tablet)`: the last committed config of the catalog; None for a tablet that it does not have.
+        """`known(tablet)`: the catalog's last committed config of the tablet; None if it does not have the tablet.
 
         `long_silence_us`: a server that sends heartbeats again after this time is back; its earlier reports of others
         do not count any more.
@@ -197,8 +203,8 @@ class SoftState:
         self.since_us = now_us
         """The time from which on heartbeats can have arrived."""
         self.copy_orders: dict[tuple[str, str], OpId] = {}
-        """The damaged replicas to be copied anew in their place, by server and tablet, each with the config's position
-        then."""
+        """The damaged replicas to be copied anew in their place, by server and tablet, each with the position of the
+        config at that time."""
         self._ordered_us: dict[tuple[str, str], int] = {}
         self.servers: dict[str, ServerState] = {}
         self.room = ReportMemory()
@@ -216,8 +222,8 @@ class SoftState:
         self.__init__(now_us, self._known, long_silence_us=self._long_silence_us)  # type: ignore[misc]
 
     def hears_first(self, now_us: int) -> bool:
-        """Whether this leadership is young and full reports are under way: each replica in them changes the view of its
-        tablet, so the views are computed once all reports have come."""
+        """Whether this leadership is young and full reports are under way. Each replica in them changes the view of its
+        tablet, so the policy waits until all reports have come."""
         return now_us - self.since_us < HEAR_FIRST_US and self.full_reports.is_busy(now_us)
 
     def admit(
@@ -234,10 +240,10 @@ class SoftState:
         """Admit a tablet server that has answered at these addresses with this uuid; returns the reason if there is no
         room, otherwise "".
 
-        `process` counts from now on, even if its heartbeat is lost because the caller has left. A server that was at
-        these addresses before is not there any more: it is forgotten if it is in no config. `peer`: the host from which
-        its heartbeats come. `listed`: the catalog's configs have it, so it needs no room and takes none. `instead_of`:
-        the catalog's addresses of it, if these are others.
+        From now on, heartbeats of `process` count, even if this one is lost because its caller has left. Another server
+        that was at these addresses is no longer there: it is forgotten if it is in no config. `peer`: the host from
+        which its heartbeats come. `listed`: the catalog's configs have it, so it needs no room and takes none.
+        `instead_of`: the catalog's addresses of it, if these are others.
         """
         for other in [s for s in self.servers.values() if s.uuid != uuid and set(s.addresses) & set(addresses)]:
             self._forget_server(other)
@@ -245,9 +251,9 @@ class SoftState:
         if not listed and (server is None or server.peer != peer):
             of_host = [s for s in self.servers.values() if s.peer == peer]
             if not self._has_room(of_host, limits.SERVERS_PER_HOST_MAX, now_us):
-                return f"{limits.SERVERS_PER_HOST_MAX} tablet servers of its host count, and the masters take no more"
+                return f"{limits.SERVERS_PER_HOST_MAX} tablet servers of its host count, which is the maximum"
         if not listed and server is None and not self._has_room(self.servers.values(), limits.SERVERS_MAX, now_us):
-            return f"the masters know {limits.SERVERS_MAX} tablet servers without a tablet, and take no more"
+            return f"the masters know {limits.SERVERS_MAX} tablet servers without a tablet, which is the maximum"
         if server is None:
             server = self.servers[uuid] = ServerState(uuid, (), now_us, back_us=now_us)
         if server.addresses != addresses:
@@ -261,11 +267,11 @@ class SoftState:
         return ""
 
     def prove_place(self, uuid: str) -> None:
-        """From now on the server's address is proven."""
+        """Note that the server's address is proven from now on."""
         self._place(self.servers[uuid], ())
 
     def _place(self, server: ServerState, instead_of: tuple[Address, ...]) -> None:
-        """Note whether the server's address is proven; what its tablets' members report is weighed anew."""
+        """Note whether the server's address is proven, and compute anew what is believed of its tablets."""
         if bool(server.instead_of) is not bool(instead_of):
             server.instead_of = instead_of
             for tablet_id in server.replicas:
@@ -280,8 +286,8 @@ class SoftState:
         return server is not None and not server.instead_of
 
     def _has_room(self, servers: Iterable[ServerState], most: int, now_us: int) -> bool:
-        """Whether those of these that no config has are fewer than `most`, after forgetting a long silent one if need
-        be."""
+        """Whether fewer than `most` of these servers are in no config. If they are too many, one that was silent for
+        long is forgotten first."""
         strangers = [s for s in servers if not s.listed]
         if len(strangers) < most:
             return True
@@ -308,8 +314,8 @@ class SoftState:
     def heartbeat(self, beat: Heartbeat, reports: Reports, now_us: int) -> bool:
         """Process one heartbeat of an admitted server; returns whether a full report is needed.
 
-        Refused CAS_FAILED for a heartbeat that a later one of the same process has overtaken, because it is out of
-        date; OVERLOADED for one that comes too soon; INVALID_ARGUMENT for one that no server sends.
+        Refused CAS_FAILED for an outdated heartbeat, after a later one of the same process. OVERLOADED for one that
+        comes too soon. INVALID_ARGUMENT for one that no honest server sends.
         """
         server = self.servers.get(beat.server_uuid)
         if server is None:
@@ -331,7 +337,7 @@ class SoftState:
             server.counted_us = now_us
             for replica in told:
                 self._take(server, replica, now_us)
-            # The others are as they were, unless the server has started meanwhile, or starts.
+            # The replicas that it does not name are as they were, unless the server has started since, or starts now.
             turned = beat.booting is not server.counted_booting
             server.counted_booting = beat.booting
             for tablet_id in list(server.replicas) if turned else [r.tablet_id for r in told]:
@@ -357,8 +363,9 @@ class SoftState:
             self.touched.add(tablet_id)
 
     def _take_slice(self, server: ServerState, beat: Heartbeat, reports: Iterable[ReportedReplica]) -> bool:
-        """Forget what a full report, or the next slice of one, leaves out; False for a slice that is not the next one,
-        such as one that began under another master: the server begins where `heard_until` says."""
+        """Forget the replicas that a full report, or the next slice of one, leaves out. Returns False for a slice that
+        is not the next one, for example of a report that began under another master. Then the server goes on after
+        `heard_until`."""
         after, until = beat.slice_after, beat.slice_until
         if after != server.heard_until and after:
             return False
@@ -372,16 +379,16 @@ class SoftState:
         return True
 
     def order_copies_in_place(self, wanted: Mapping[tuple[str, str], OpId], now_us: int) -> None:
-        """Order the wanted copies in place. Each order holds for a moment and is not repeated for a while: if the files
-        of a successful copy are damaged at once, another copy gains nothing, and each quarantined replica takes
-        room."""
+        """Order the wanted copies in place. An order holds for ORDER_REPEATED_US, and is given again after
+        ORDER_AGAIN_US at the earliest. If the files of a successful copy are damaged at once, another copy would not
+        help, and each quarantined replica takes disk space."""
         for key in wanted:
             if now_us - self._ordered_us.get(key, now_us - ORDER_AGAIN_US) >= ORDER_AGAIN_US:
                 self._ordered_us[key] = now_us
         self.copy_orders = {k: v for k, v in wanted.items() if now_us - self._ordered_us[k] < ORDER_REPEATED_US}
 
     def copy_order_ages(self, now_us: int) -> dict[tuple[str, str], int]:
-        """The age of the last order of a copy in place of each replica; kept while the replica is damaged."""
+        """By replica, the age of the last order of a copy in place; kept while the replica is damaged."""
         self._ordered_us = {
             (uuid, tablet_id): at
             for (uuid, tablet_id), at in self._ordered_us.items()
@@ -390,7 +397,7 @@ class SoftState:
         return {k: now_us - at for k, at in self._ordered_us.items()}
 
     def places(self, uuids: Iterable[str]) -> list[Member]:
-        """The last reported addresses of these servers; of known ones, and a bounded number."""
+        """The last reported addresses of these servers. Unknown servers are left out, and the number is bounded."""
         known = (self.servers.get(uuid) for uuid in islice(uuids, limits.PEERS_SOUGHT_MAX))
         return [s.member for s in known if s is not None and s.addresses]
 
@@ -500,7 +507,7 @@ class SoftState:
 
     @staticmethod
     def _note_later(state: TabletState, now_us: int) -> None:
-        """Note the time since which a config later than the catalog's is reported: a believed one, or any."""
+        """Note since when a config later than the catalog's has been reported, believed or not."""
         believed_at = state.config.opid if state.config is not None else state.recorded.opid
         if not any(newer(c.opid, state.recorded.opid) for c in state.told.values()):
             state.later = None
@@ -508,8 +515,8 @@ class SoftState:
             state.later = (believed_at, now_us)
 
     def unproven(self, tablet_id: str, now_us: int) -> Unproven | None:
-        """The config later than the catalog's that servers have reported for UNPROVEN_US: the believed one, or the last
-        one that a stranger reports; None if there is none."""
+        """The config later than the catalog's that servers have reported for UNPROVEN_US; None if there is none. It is
+        the believed one, or the latest one that a stranger reports."""
         state, known = self.tablets.get(tablet_id), self._known(tablet_id)
         if state is None or known is None or state.later is None or now_us - state.later[1] < UNPROVEN_US:
             return None
@@ -522,9 +529,9 @@ class SoftState:
         return Unproven(config, known, tuple(tellers), now_us - state.later[1], believes)
 
     def _hear_of_leader(self, state: TabletState, uuid: str, replica: ReportedReplica) -> None:
-        """Note the leader: a voter that reports itself as leader, in a term that is not lower; or the one that a member
-        names. Whatever its term, a server whose address is not proven does not replace a leader that is heard and whose
-        address is, which replaces it."""
+        """Note the leader: a voter that reports itself as leader, in a term that is not lower than the known leader's;
+        or the voter that a member names. If only one of two has a proven address, it stays or becomes the leader
+        whatever the terms are, as long as it is heard."""
         leads, proven = replica.role == "LEADER" and may_lead(state.config, uuid), self.is_proven(uuid)
         if leads and (self._replaces(state, uuid, replica.term) or state.leader_uuid == uuid):
             state.leader_uuid, state.leader_term, state.leader_status = uuid, replica.term, replica
@@ -551,7 +558,7 @@ class SoftState:
         return replica is not None and replica.data_state in LIVE
 
     def doubts(self, uuid: str, now_us: int) -> list[str]:
-        """The server's reports that have not been believed for DOUBT_US: one text for each tablet."""
+        """The server's reports that have not been believed for DOUBT_US, as one text for each tablet."""
         server = self.servers[uuid]
         found = []
         for tablet_id, since_us in sorted(server.doubted_us.items()):
@@ -567,12 +574,12 @@ class SoftState:
         return doubt(state.config, uuid, state.told.get(uuid), leads=replica.role == "LEADER")
 
     def silent_us(self, uuid: str, now_us: int) -> int:
-        """Time since the server's last heartbeat, at most since the beginning of this leadership."""
+        """The time since the server's last heartbeat, or since the beginning of this leadership if that is later."""
         server = self.servers.get(uuid)
         return now_us - max(self.since_us, server.last_heard_us if server else 0)
 
     def missed_us(self, uuid: str, tablet_id: str, now_us: int) -> int:
-        """Time without a heartbeat of the server during which the tablet's leader has sent heartbeats.
+        """The time without a heartbeat of the server during which the tablet's leader has sent heartbeats.
 
         Servers that were stopped or cut off together come back one after the other; the return of the first ones does
         not count against the others.

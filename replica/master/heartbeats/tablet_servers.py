@@ -40,7 +40,7 @@ def reports_in(reply: pb.ListTabletsReply, uuid: str, asked: int) -> Sequence[Re
     """The reports in the answer of server `uuid` about `asked` tablets; Refused for an answer that no server sends.
     Pure."""
     if len(reply.replicas) > asked:
-        what = f"{_SENDER} sent more reports than were asked for, none of them was used, look at that server"
+        what = f"{_SENDER} sent more reports than this master asked for. None of them was used. Look at that server"
         raise Refused(Code.CORRUPTION, what, server=uuid, reports=len(reply.replicas), asked=asked)
     raise_if_error(check_reply(reply, _SENDER).error)
     for status in reply.replicas:
@@ -49,8 +49,8 @@ def reports_in(reply: pb.ListTabletsReply, uuid: str, asked: int) -> Sequence[Re
 
 
 class TabletServers(Protocol):
-    """Calls to tablet servers. All methods raise Refused; UNAVAILABLE without an answer in time; CORRUPTION after one
-    that no server sends, or that is too long."""
+    """Calls to tablet servers. All methods raise Refused: UNAVAILABLE without an answer in time, CORRUPTION after an
+    answer that no honest server sends or that is too long."""
 
     async def identity(self, address: Address) -> Identity:
         """The identity of the process at the address."""

@@ -1,7 +1,7 @@
 """The masters' side of Kafka: one thread publishes, one reads proposals, one inspects the other topics.
 
-Kafka may be away at any time, also at the start. State is not queued meanwhile: decisions and reports are derived
-again, and each is published once when Kafka is back.
+Kafka may be unreachable at any time, also at the start. Meanwhile the newest value of each key waits, not a backlog.
+When Kafka is back, decisions and reports are derived again, and each is published once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROBE_S = 4.0
 outage."""
 READ_MAX = 100
 INSPECT_BACK = 10_000
-"""The records before the end of each partition that a master inspects when it begins to lead."""
+"""A master that begins to lead inspects this many records before the end of each partition."""
 INSPECT_PER_S_MAX = 1_000
 INSPECT_POLL_MAX = 200
 OVERWRITTEN_MAX = 1_000
@@ -129,7 +129,7 @@ class KafkaLink:
         return self._outbox.waiting
 
     def close(self) -> None:
-        """End the threads. Records that wait are lost; the next leader derives them again."""
+        """End the threads. Waiting records are lost; the next leader derives them again."""
         self._closing.set()
         self._outbox.wake()
         for thread in self._threads:
@@ -161,12 +161,12 @@ class KafkaLink:
                 except (KafkaError, *KAFKA_AWAY) as error:
                     _log.info("kafka %s: %s %s", threading.current_thread().name, type(error).__name__, error)
                     self.state.failed(doing, error)
-                except Exception as error:  # noqa: BLE001 - without this a master would be deaf or dumb unseen
+                except Exception as error:  # noqa: BLE001 - without this the thread would end unseen
                     _log.exception("kafka %s failed, and begins anew", threading.current_thread().name)
                     self.state.failed(doing, error)
                 self._closing.wait(wait_s)
                 wait_s = min(wait_s * 2, RETRY_MAX_S)
-        except BaseException as error:  # noqa: BLE001 - the root of this thread: nobody else could tell
+        except BaseException as error:  # noqa: BLE001 - the root of this thread: no other code sees it
             self.state.died(doing, error)
             _log.critical("kafka %s has ended: %s", threading.current_thread().name, error, exc_info=error)
             self._on_defect(error)
@@ -203,14 +203,15 @@ class KafkaLink:
                 idle_since_s = time.monotonic()
 
     def _check_topics(self, admin: Any) -> None:
-        """KafkaError if Kafka does not answer, or has lost one of the topics, which are made again on reconnecting."""
+        """Raise KafkaError if Kafka does not answer, or has lost one of the topics. The next connection makes the
+        topics again."""
         missing = {self._prefix + name for name in kafka_topics.PARTITIONS} - set(admin.list_topics())
         if missing:
             raise KafkaError(f"Kafka has no topic {', '.join(sorted(missing))}")
         self.state.succeeded(Doing.PUBLISHES)
 
     def _send(self, producer: Any, items: list[Item]) -> None:
-        """Publish these. Those that are not acknowledged are queued again, whatever error there is."""
+        """Publish these records. Each one that Kafka does not acknowledge is queued again, whatever the error is."""
         left, waiting = list(items), list[tuple[Item, Any]]()
         error: Exception | None = None
         try:
@@ -319,7 +320,7 @@ class KafkaLink:
         return step
 
     def _answer(self, record: Any) -> bool:
-        """Answer one proposal. False: not now, so it will be read again."""
+        """Answer one proposal. Returns False if that is not possible now; the proposal is read again."""
         outcome = self._proposals.outcome_of(record)
         if outcome is None:
             return False
@@ -331,8 +332,8 @@ class KafkaLink:
         return True
 
     def _inspect(self) -> None:
-        """While this master leads: inspect the topics that masters and executors fill, and count records that cannot be
-        used, because other clients may have written them."""
+        """While this master leads, inspect the topics that masters and executors write. Other clients may write to
+        them, too, so records that cannot be used are counted."""
         if not self._may_read(Doing.INSPECTS):
             return
         consumer = KafkaConsumer(enable_auto_commit=False, auto_offset_reset="earliest", **self._common)

@@ -1,4 +1,4 @@
-"""The state of a master's work with each Kafka topic, and the records there that it could not use."""
+"""The state of a master's work with each Kafka topic, and the counts of records that it could not use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Doing(StrEnum):
 
 
 class Link(StrEnum):
-    """The state of that work. The values are shown to operators."""
+    """The state of that work. Operators see the values."""
 
     NEVER_CONNECTED = "never connected"
     CONNECTED = "connected"
@@ -32,7 +32,7 @@ class Link(StrEnum):
     NOT_LEADING = "not leading"
     """Only the leading master does this."""
     DEAD = "dead"
-    """Its thread has ended by a defect: this master must be restarted."""
+    """A defect has ended its thread: an operator must restart this master."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ CHANNELS = (
     (kafka_topics.PROPOSALS, Doing.READS),
     *((topic, Doing.INSPECTS) for topic in kafka_topics.PARTITIONS if topic != kafka_topics.PROPOSALS),
 )
-"""Everything that a master does with Kafka."""
+"""All work of a master with Kafka: each kind, with the topic."""
 
 
 class KafkaState:
-    """Written by the threads that work with Kafka, read for the master's status. Bounded: one entry a topic and reason.
-    Concurrency: any thread."""
+    """The states and counts, which the threads of Kafka write and the master's status reads. Bounded: one entry for
+    each topic and reason. Concurrency: any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Records that wait to be published: the newest value of each key, and every event. Bounded."""
+"""Holds records until they are published: the newest value of each key, and every event. Bounded."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Outbox:
             self._ready.notify()
 
     def _drop_event(self) -> None:
-        """Drop the oldest event without a `done`. There is one, because callers that wait queue no further ones: one
-        outcome, and one batch of the history."""
+        """Drop the oldest event without a `done`. There is always one: events with a `done` are at most one outcome and
+        one batch of the history, because their callers wait."""
         del self._events[next((pos for pos, item in enumerate(self._events) if item.done is None), 0)]
         self.dropped += 1
 
@@ -76,7 +76,7 @@ class Outbox:
             return items + [self._latest.pop(key) for key in keys]
 
     def put_back(self, items: list[Item]) -> None:
-        """Queue items again that were not published: events first, state only if no newer value of its key waits."""
+        """Queue unpublished items again: events at the front, state only if no newer value of its key waits."""
         with self._ready:
             self._events.extendleft(reversed([i for i in items if i.event]))
             for item in items:

@@ -1,4 +1,4 @@
-"""Answers one record of `proposals` with one outcome, whatever the record is."""
+"""Answers each record of `proposals` with one outcome, whatever the record contains."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Proposals:
         """Places of counted records, so that a record that is read again is counted once."""
 
     def outcome_of(self, record: Any) -> Outcome | None:
-        """The outcome to publish before the record's offset is committed; None: not now, the record is read again."""
+        """Return the outcome to publish before the record's offset is committed. None: this master cannot answer now,
+        so the record is read again."""
         place = place_of(record)
         found = read_record(Proposal, record.key, record.value)
         if isinstance(found, Unusable):
@@ -72,8 +73,8 @@ def place_of(record: Any) -> str:
 
 
 def refusal(record: Any, unusable: Unusable) -> Outcome:
-    """The outcome of a record that is not carried out. It names the proposal by its own ids if they could be read,
-    otherwise by its place and its key, so that its sender recognises it."""
+    """The outcome of an unusable record. It names the proposal by its own ids if they could be read, otherwise by its
+    place and its key, so that its sender recognises it."""
     fields = unusable.fields
     key = (record.key or b"")[:KEY_SHOWN_MAX].decode(errors="replace")
     return Outcome(

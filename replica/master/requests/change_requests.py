@@ -1,5 +1,5 @@
-"""Turns admin requests and proposals into desired changes. The catalog keeps one for a tablet, until it holds, its
-deadline passes or it is cancelled."""
+"""Turns admin requests and proposals into desired changes. The catalog keeps at most one for a tablet, until the change
+holds, its deadline passes or it is cancelled."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """An operator's request for a member of a tablet. `seen`: the request is refused if the tablet has changed
-    since."""
+    """An operator's request for a member of a tablet. `seen`: the tablet as the operator saw it; if it has changed
+    since, the request is refused."""
 
     tablet_id: str
     server_uuid: str = ""
@@ -57,13 +57,14 @@ def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
 
 
 def _changes_so_far(state: MasterState, tablet_id: str) -> int:
-    """The number of changes that were desired of a tablet so far."""
+    """The number of desired changes of a tablet so far."""
     tablet = state.catalog.get(TABLET, tablet_id)
     return tablet.wishes if tablet else 0
 
 
 def _check_seen(state: MasterState, config: RaftConfig, tablet_id: str, seen: Seen) -> None:
-    """Refused(CAS_FAILED) if the tablet has changed since the caller saw it, as with a late repetition.
+    """Raise Refused(CAS_FAILED) if the tablet has changed since the caller saw it, for example if the request is a late
+    repetition.
 
     Its config and the number of desired changes are compared, because a cancelled change may leave the same config.
     """
@@ -71,7 +72,7 @@ def _check_seen(state: MasterState, config: RaftConfig, tablet_id: str, seen: Se
     if seen != (config.opid, wishes):
         raise Refused(
             Code.CAS_FAILED,
-            "the tablet has changed since its caller looked: look again (`nyala tablet list`), then repeat it",
+            "the tablet has changed since the caller read it: read it again (`nyala tablet list`), then repeat",
             detail=str(config.opid),
             tablet=tablet_id,
             config_seen=seen.config,
@@ -87,8 +88,8 @@ def _grant(
     other = state.catalog.get(DESIRED_CHANGE, tablet_id)
     if other is not None:
         if other.cancelled or other.expired(state.clock.wall_us()):
-            # A change that is being taken back is no answer to a new request, even an equal one: it will not be carried
-            # out.
+            # A new request cannot join a change that is being taken back, even if they are equal: that change will not
+            # be carried out.
             raise Refused(
                 Code.CHANGE_PENDING,
                 "an earlier change of this tablet was cancelled or is past its deadline, and is being taken back",
@@ -96,7 +97,7 @@ def _grant(
                 kind=other.kind,
             )
         if not desired.proposal and _asks_for(other) == _asks_for(desired):
-            return {}, [], "", other.wish_id  # the request is repeated after a lost answer
+            return {}, [], "", other.wish_id  # the caller repeats its request after a lost answer
         raise Refused(
             Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other.kind
         )
@@ -115,9 +116,10 @@ def _asks_for(desired: DesiredChange) -> tuple[str, str, str, bool, bool]:
 
 
 def _may_join(state: MasterState, uuid: str) -> None:
-    """Refused if the server cannot be a tablet's new member: it is unknown, silent, being retired or full.
+    """Raise Refused if the server cannot be a tablet's new member: it is unknown, silent, being retired, in maintenance
+    or full.
 
-    The codes are such that clients do not retry, so that an operator gets the answer at once.
+    Clients do not retry these codes, so an operator gets the answer at once.
     """
     view = next((s for s in state.servers() if s.uuid == uuid), None)
     if view is None:
@@ -139,7 +141,7 @@ def _deadline(state: MasterState, deadline_us: int) -> int:
     now_us = state.clock.wall_us()
     if deadline_us < 0 or deadline_us > now_us + limits.CHANGE_DEADLINE_US_MAX:
         days = limits.CHANGE_DEADLINE_US_MAX // 86_400_000_000
-        what = f"a deadline lies at most {days} days ahead: while a change is wanted, its tablet takes no other one"
+        what = f"a deadline lies at most {days} days ahead, because the tablet takes no other change before that"
         raise Refused(Code.INVALID_ARGUMENT, what, deadline_us=deadline_us, now_us=now_us)
     if 0 < deadline_us <= now_us:
         raise Refused(Code.DEADLINE_PASSED, "the deadline has passed", deadline_us=deadline_us, now_us=now_us)
@@ -147,7 +149,8 @@ def _deadline(state: MasterState, deadline_us: int) -> int:
 
 
 def move(state: MasterState, asked: Proposal, seen: Seen | None = None) -> Change:
-    """The change that desires the proposed move, whatever config is in force; its result is the desired change's id."""
+    """The change that makes a move of a replica desired, whatever config is in force; its result is the desired
+    change's id."""
     config = _config_of(state, asked.tablet_id)
     return _grant(state, config, asked.tablet_id, _move(state, config, asked), seen)
 
@@ -187,7 +190,7 @@ def _check_move(state: MasterState, config: RaftConfig, asked: Proposal) -> None
 
 
 def add(state: MasterState, request: Request) -> Change:
-    """The change that desires one more member, with role VOTER or PRE_VOTER (default), NON_VOTER or WITNESS."""
+    """The change that makes one more member desired, with role VOTER or PRE_VOTER (default), NON_VOTER or WITNESS."""
     config = _config_of(state, request.tablet_id)
     role = request.role or "PRE_VOTER"
     if role not in ("VOTER", "PRE_VOTER", "NON_VOTER", "WITNESS"):
@@ -208,7 +211,7 @@ def add(state: MasterState, request: Request) -> Change:
 
 
 def remove(state: MasterState, request: Request) -> Change:
-    """The change that desires the removal of a member."""
+    """The change that makes the removal of a member desired."""
     config = _config_of(state, request.tablet_id)
     member = _member(config, request.server_uuid)
     if member.votes:
@@ -231,8 +234,8 @@ def _member(config: RaftConfig, uuid: str) -> Member:
 
 
 def _replaceable(state: MasterState, tablet_id: str, config: RaftConfig) -> None:
-    """Refuse a removal that would wait for ever: a voter should leave, none is surplus, and no server could replace
-    it."""
+    """Refuse a removal that would wait for ever: a voter should leave, the tablet has no voter too many, and no other
+    server could take its place."""
     wanted = wanted_voters(state.catalog, tablet_id)
     free = [s for s in state.servers() if s.takes_replicas and config.member(s.uuid) is None]
     load = state.replica_load()
@@ -247,7 +250,7 @@ def _replaceable(state: MasterState, tablet_id: str, config: RaftConfig) -> None
 
 
 def change_role(state: MasterState, request: Request) -> Change:
-    """The change that desires that a member votes (role VOTER), or no longer votes (NON_VOTER)."""
+    """The change by which a member is wanted to vote (role VOTER), or no longer to vote (NON_VOTER)."""
     config = _config_of(state, request.tablet_id)
     member = _member(config, request.server_uuid)
     if request.role not in ("VOTER", "NON_VOTER"):
@@ -271,9 +274,9 @@ def change_role(state: MasterState, request: Request) -> Change:
 def cancel(state: MasterState, request: Request) -> Change:
     """The change that gives up a tablet's desired change: it expires now, so its effects are taken back.
 
-    Refused(NOT_FOUND) if there is none, CAS_FAILED if it is not the one that the caller saw, ILLEGAL_STATE if a move's
-    new replica votes already: that move goes on to its end. The config is not compared, because a desired change alters
-    it while it is carried out.
+    Refused(NOT_FOUND) if there is none. CAS_FAILED if it is not the one that the caller saw; the config is not
+    compared, because a desired change alters it while it is carried out. ILLEGAL_STATE if a move's new replica votes
+    already: that move goes on to its end.
     """
     tablet_id = request.tablet_id
     desired = state.catalog.get(DESIRED_CHANGE, tablet_id)
@@ -282,7 +285,7 @@ def cancel(state: MasterState, request: Request) -> Change:
     if request.seen is not None and request.seen.wishes != _changes_so_far(state, tablet_id):
         raise Refused(
             Code.CAS_FAILED,
-            "another change is wanted than its caller saw: look again (`nyala tablet list`), then repeat it",
+            "another change is wanted than the caller saw: read it again (`nyala tablet list`), then repeat",
             tablet=tablet_id,
             kind=desired.kind,
             wishes_seen=request.seen.wishes,
@@ -296,7 +299,7 @@ def cancel(state: MasterState, request: Request) -> Change:
 
 
 def propose(state: MasterState, proposal: Proposal) -> Change:
-    """The change that accepts a proposal of the topic; Refused says why it is not accepted."""
+    """The change that accepts a proposal from the topic. If it is not accepted, Refused has the reason."""
     config = _config_of(state, proposal.tablet_id)
     if proposal.config_opid != config.opid:
         raise Refused(

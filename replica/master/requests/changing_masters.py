@@ -15,7 +15,7 @@ from ..state import MasterState
 
 ASKED_TIMES = 3
 ASK_PAUSE_S = 1.0
-"""A member that is busy, or that has not answered a new leader yet, counts if it answers one of the next times."""
+"""A member that is busy, or has not answered a new leader yet, counts as living if it answers one of so many checks."""
 
 Ask = Callable[[Address], Awaitable[MasterBuild]]
 """Asks for the build of the master at an address; Refused if none answers."""
@@ -45,7 +45,8 @@ async def add_master(state: MasterState, address: Address, seen: OpId, ask: Ask)
     refuse_older(await _builds(state, config, ask))
     own = config.member(state.uuid)
     if own is not None and state.address not in own.addresses:
-        # A single master may have been started with another address than at its first start, which nobody asked for.
+        # A single master's config has the address of its first start, to which no other process has connected. It may
+        # have another address now.
         here = ConfigEdit(EditKind.CHANGE, replace(own, addresses=(state.address,)))
         seen = (await state.group.edit_members(here, seen)).opid
     config = await state.group.edit_members(edit, seen)
@@ -53,8 +54,9 @@ async def add_master(state: MasterState, address: Address, seen: OpId, ask: Ask)
 
 
 async def remove_master(state: MasterState, uuid: str, seen: OpId, ask: Ask) -> Done:
-    """Remove a member. Refused as `removal`, MembersSilent only after ASKED_TIMES; CAS_FAILED if another config than
-    `seen` is in force; STEPPING_DOWN if it leads: then it hands over, and the next leader carries the request out."""
+    """Remove a member. Refused as `removal`, but MembersSilent only after ASKED_TIMES checks. CAS_FAILED if another
+    config than `seen` is in force. STEPPING_DOWN if the member leads: it hands over, and the next leader carries out
+    the repeated request."""
     for turn in range(1, ASKED_TIMES + 1):
         config = _config(state)
         builds = await _builds(state, config, ask)

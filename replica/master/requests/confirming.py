@@ -14,16 +14,16 @@ from ..heartbeats.belief import newer
 
 
 def impossible(config: RaftConfig, known: RaftConfig, catalog_term: int) -> str:
-    """Why no replica of the tablet can hold that committed config; empty if one can. `known`: the one in the catalog.
-    `catalog_term`: the term of the leading master."""
+    """The reason why no replica of the tablet can hold that committed config; empty if one can. `known`: the config in
+    the catalog. `catalog_term`: the term of the leading master."""
     if why := unheld_reason(config):
         return why
     if not config.opid.index or not is_position(config.opid):
-        return f"position {config.opid} is none of an entry that changes a config"
+        return f"no entry that changes a config can be at position {config.opid}"
     if too_far(known.opid.term, config.opid.term):
         return f"term {config.opid.term} is too far above term {known.opid.term} of the config that the masters know"
     if config.decision[0] > catalog_term:
-        return f"no master has decided anything in term {config.decision[0]}: the present one is {catalog_term}"
+        return f"no master has decided in term {config.decision[0]}: the present term is {catalog_term}"
     named: dict[Address, str] = {}
     for member in config.members:
         if not is_uuid(member.uuid):
@@ -35,7 +35,8 @@ def impossible(config: RaftConfig, known: RaftConfig, catalog_term: int) -> str:
 
 
 def confirm_config(catalog: Catalog, tablet_id: str, config: RaftConfig, catalog_term: int) -> Change:
-    """The change that makes a config the one at which belief begins; its result is whether anything changed.
+    """The change that stores a config as the tablet's known one, from which later configs must follow; its result is
+    whether anything changed.
 
     Repeating it changes nothing. Refused: TABLET_NOT_FOUND; INVALID_ARGUMENT if the config is impossible; CAS_FAILED if
     the catalog has one at the same or a later position.

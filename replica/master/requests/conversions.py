@@ -74,8 +74,8 @@ def checked_table(table: pb.TableInfo, topic_prefix: str = "") -> TableDescripti
 
 
 def check_writer_schemas(writers: Iterable[WriterSchemaInfo], declared: SourceFormat = _NO_SOURCE) -> None:
-    """Refused(INVALID_ARGUMENT) unless each is an Avro schema under its own fingerprint, and so is the one of a source
-    of bare values: the jobs that read the table's topic rely on them."""
+    """Raise Refused(INVALID_ARGUMENT) unless each is an Avro schema under its own fingerprint, and the reader schema of
+    a source of bare values is an Avro schema. The jobs that read the table's topic rely on them."""
     for writer in writers:
         made = _fingerprint(writer.avro_json, f"the writer schema of fingerprint {shown(writer.fingerprint)}")
         if writer.fingerprint != made:

@@ -1,7 +1,7 @@
-"""Desired state that outlives any operation: how many voters are wanted, and which servers are to be emptied.
+"""Lasting desired state: how many voters are wanted, which servers are to be emptied, and on which ones operators work.
 
-The catalog has it as plain facts, not as operations with steps. The policy acts on them in every tick until they hold,
-so after any crash the next tick goes on. To take one back, the same fact is changed again.
+The catalog stores it as facts, not as operations with steps. In every tick the policy acts on them until they hold, so
+after any crash the next tick goes on. To take one back, an operator changes the same fact again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ OWNER_LENGTH_MAX = 80
 def set_replication(
     state: MasterState, wanted: int, *, table: str = "", tablet_id: str = "", seen: int | None = None
 ) -> Change:
-    """The change that desires a number of voters, of a table or of one tablet; its result is that number.
+    """The change that sets the wanted number of voters, of a table or of one tablet; its result is that number.
 
-    Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them.
-    Fewer than now are never refused for lack of servers. CAS_FAILED if desired state was changed since its caller read
-    it (`seen` of `changes`), as for a late repetition. A number that holds already changes nothing.
+    Refused(INVALID_ARGUMENT) for an even number, for one above the maximum, or if there are too few servers to hold so
+    many. A lower number than the present one is never refused for lack of servers. CAS_FAILED if desired state was
+    changed after the caller read it (`seen` of `changes`), so that a late repetition does nothing. If the number is in
+    force already, nothing changes.
     """
     catalog = state.catalog
     if tablet_id:
@@ -65,13 +66,13 @@ def set_replication(
 
 
 def changes(catalog: Catalog) -> int:
-    """The number of changes of replication factors and retired servers so far."""
+    """The number of changes of lasting desired state so far: replication factors, retired servers, maintenance."""
     known = catalog.get(DESIRED)
     return known.changes if known else 0
 
 
 def retire(state: MasterState, uuid: str, *, undo: bool = False, reason: str = "", seen: int | None = None) -> Change:
-    """The change that desires that a server is emptied, or no longer; its result is whether anything changed.
+    """The change by which a server is to be emptied, or no longer; its result is whether anything changed.
 
     Refused(NOT_FOUND) for an unknown server, INVALID_ARGUMENT if the others could not hold its replicas, CAS_FAILED as
     for `set_replication`.
@@ -109,17 +110,15 @@ def retire(state: MasterState, uuid: str, *, undo: bool = False, reason: str = "
 def maintain(
     state: MasterState, uuid: str, seconds: int, *, owner: str = "", reason: str = "", seen: int | None = None
 ) -> Change:
-    """The change that notes that an operator works on a server for so many seconds from now on, or, with 0, no longer;
-    its result is whether anything changed. Records of work that is over are removed with it.
+    """The change that puts a server in maintenance for so many seconds from now on, or with 0 ends that; its result is
+    whether anything changed. It also removes the records of maintenance that is over.
 
     Refused(NOT_FOUND) for an unknown server, INVALID_ARGUMENT for more than MAINTENANCE_S_MAX, OVERLOADED if operators
     work on too many servers, CAS_FAILED as for `set_replication`. A repeated request is answered like the first one.
     """
     now_us, known = state.clock.wall_us(), state.catalog.get(MAINTENANCE, uuid)
     if not 0 <= seconds <= MAINTENANCE_S_MAX:
-        what = (
-            "maintenance of a server lasts from a second to so many days: repeat the request later if it takes longer"
-        )
+        what = "maintenance of a server lasts from a second to a number of days: repeat the request if it takes longer"
         raise Refused(Code.INVALID_ARGUMENT, what, seconds=seconds, days_max=MAINTENANCE_S_MAX // 86_400)
     over = [MAINTENANCE + u for u, r in state.catalog.items(MAINTENANCE) if r.until_us <= now_us and u != uuid]
     if not seconds:
@@ -134,7 +133,7 @@ def maintain(
     elif (known.owner, known.reason, known.seconds) == (owner, reason, seconds) and seen == changes(state.catalog) - 1:
         return _as_it_is(False)
     if state.catalog.count(MAINTENANCE) - len(over) >= MAINTENANCE_MAX and known is None:
-        raise Refused(Code.OVERLOADED, "operators work on too many servers at once", max=MAINTENANCE_MAX)
+        raise Refused(Code.OVERLOADED, "too many servers are in maintenance at once", max=MAINTENANCE_MAX)
     record = Maintenance(since_us=now_us, until_us=until_us, seconds=seconds, owner=owner, reason=reason)
     return counted(state, seen, ({MAINTENANCE + uuid: record}, over, "", True))
 
@@ -149,7 +148,7 @@ def counted(state: MasterState, seen: int | None, change: Change) -> Change:
     if seen not in (None, before):
         raise Refused(
             Code.CAS_FAILED,
-            "numbers of replicas, or retired or maintained servers, were changed since its caller looked: look again "
+            "numbers of replicas, or retired or maintained servers, changed since the caller read them: read again "
             "(`nyala server list`, `nyala table describe`), then repeat it",
             changes_seen=seen,
             changes=before,
@@ -165,7 +164,7 @@ def _following(catalog: Catalog, table_id: str) -> int:
 
 
 def _check_room(state: MasterState, servers: Sequence[ServerView], needed: int, what: str) -> None:
-    """Refused(INVALID_ARGUMENT) if all of these servers together cannot hold so many more replicas."""
+    """Raise Refused(INVALID_ARGUMENT) if these servers together have no room for so many more replicas."""
     room = room_left(servers, state.replica_load())
     if room is not None and room < needed:
         raise Refused(

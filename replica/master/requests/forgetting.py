@@ -1,4 +1,5 @@
-"""Forgets a tablet server that is gone for good: its desired state, its report, and its part in dropped tablets."""
+"""Forgets a tablet server that is gone for good: its desired state, its report, and the dropped tablets that wait for
+its confirmation."""
 
 from __future__ import annotations
 
@@ -19,18 +20,19 @@ NAMED_MAX = 3
 
 
 class Forgotten(NamedTuple):
-    """The result of one change. `more`: dropped tablets remain that wait for the server."""
+    """The result of one change. `more`: further dropped tablets wait for the server."""
 
     changed: bool
     more: bool
 
 
 async def forget_server(state: MasterState, uuid: str, seen: int | None = None) -> bool:
-    """Forget the server; returns whether anything was known of it. A later heartbeat of it is like a new server's.
+    """Forget the server; returns whether anything was known of it. If it sends a heartbeat later, it is like a new
+    server.
 
     Refused: ILLEGAL_STATE if it sends heartbeats, if a process answers with its uuid at its address, or if it is a
-    member of a tablet; NOT_READY if this master has not led for long enough to tell; CAS_FAILED if desired state was
-    changed since its caller read it. Then nothing has changed.
+    member of a tablet; NOT_READY if this master has led too short to know that; CAS_FAILED if desired state was changed
+    after the caller read it. Then nothing has changed.
     """
     _check_gone(state, uuid)
     if (address := await state.admission.answering(uuid, state.cluster_id)) is not None:
@@ -43,14 +45,14 @@ async def forget_server(state: MasterState, uuid: str, seen: int | None = None) 
     changed = done.changed
     while done.more:
         done = await state.group.change(lambda: forgotten(state, uuid, None))
-    if _is_silent(state, uuid):  # a heartbeat may have come meanwhile: then it has registered anew
+    if _is_silent(state, uuid):  # it may have registered anew by a heartbeat meanwhile
         changed |= state.soft.forget_server(uuid)
     return bool(changed)
 
 
 def forgotten(state: MasterState, uuid: str, seen: int | None) -> Change:
-    """The change that removes the records of the server, and no longer waits for it to confirm that it has no replica
-    of dropped tablets, of at most CHANGES_MAX of them; its result is a `Forgotten`. Refused as `forget_server`."""
+    """The change that removes the records of the server; its result is a `Forgotten`. At most CHANGES_MAX dropped
+    tablets then no longer wait for it to confirm that it has no replica of them. Refused as `forget_server`."""
     _check_gone(state, uuid)
     members = _memberships(state, uuid)
     if members:
@@ -74,7 +76,7 @@ def forgotten(state: MasterState, uuid: str, seen: int | None) -> Change:
 
 
 def _memberships(state: MasterState, uuid: str) -> list[str]:
-    """The tablets of which the server is a member, by the catalog or by the config that is believed; sorted."""
+    """The tablets of which the server is a member, by the catalog's config or by the believed one; sorted."""
     catalog = state.catalog
     among = sorted({*catalog.tablets_with(uuid), *state.soft.member_of(uuid)})
     return [t for t in among if (tablet := catalog.get(TABLET, t)) is not None and not tablet.dropped]
@@ -85,14 +87,15 @@ def _is_silent(state: MasterState, uuid: str) -> bool:
 
 
 def _check_gone(state: MasterState, uuid: str) -> None:
-    """Refused if the server sends heartbeats, or might, because this master has just begun to lead."""
+    """Raise Refused if the server sends heartbeats, or may send them: this master may have led too short to have heard
+    one."""
     if _is_silent(state, uuid):
         return
     if uuid in state.soft.servers:
         what = "this tablet server sends heartbeats, or did a moment ago: nothing was changed. End its process first"
         raise Refused(Code.ILLEGAL_STATE, what, server=uuid)
     what = (
-        "the leading master has just begun to lead, and the server may send heartbeats yet: nothing was changed. "
+        "the leading master has just begun to lead, and the server may still send heartbeats. Nothing was changed. "
         "Repeat it in a moment"
     )
     raise Refused(Code.NOT_READY, what, server=uuid)

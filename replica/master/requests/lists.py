@@ -1,8 +1,8 @@
 """Answers requests for lists, page by page, so that each fits in one message.
 
-A page is found by the key after which it begins, so work grows with the page only. Tables are in order of their name,
-servers of their uuid, a table's tablets of their position, sources of their key. Concurrency: the loop's thread; work
-on a long page pauses for other work.
+A request names the key after which its page begins, so the work grows only with the page. Tables are sorted by name,
+servers by uuid, a table's tablets by position, sources by key. Concurrency: the loop's thread; work on a long page
+pauses for other work.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableRe
 
 
 async def recorded_page(state: MasterState, request: pb.TableRequest) -> pb.TableReply:
-    """As `table_page`, of a follower: the catalog's records alone. Nobody leads a tablet as far as they tell."""
+    """As `table_page`, but from the catalog's records alone, as a follower has them. They name no leader of a
+    tablet."""
     table_id, stored = find_table(state.catalog, request.name, request.table_id)
     after = _position(request.after)
     table = info_from_json(write(stored)) if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
@@ -99,12 +100,13 @@ def _position(after: str) -> tuple[int, int] | None:
     try:
         return int(range_pos), int(bucket)
     except ValueError as error:
-        what = "this is no place in a list of tablets: begin again without it"
+        what = "this is no position in a list of tablets: begin again without it"
         raise Refused(Code.INVALID_ARGUMENT, what, after=after[:80]) from error
 
 
 def _places(state: MasterState, page: Sequence[pb.TabletInfo], limit_bytes: int) -> Iterator[pb.ServerInfo]:
-    """The addresses of the members of a page's tablets, for builds that do not take them from the configs."""
+    """The addresses of the members of a page's tablets, for clients of earlier builds, which do not take them from the
+    configs."""
     if limit_bytes:
         return
     for uuid in sorted({m.uuid for t in page for m in t.config.members}):
@@ -114,8 +116,8 @@ def _places(state: MasterState, page: Sequence[pb.TabletInfo], limit_bytes: int)
 
 
 async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb.ListServersReply:
-    """A page of tablet servers, by uuid. The first page also has the masters, and senders that are not servers of this
-    cluster."""
+    """A page of tablet servers, by uuid. The first page also has the masters, and the senders of heartbeats that do not
+    count here."""
     reply = pb.ListServersReply(
         cluster_id=state.cluster_id,
         desired_changes=desired.changes(state.catalog),

@@ -1,4 +1,5 @@
-"""MasterService: only the leading master answers requests, and it answers a change after its commit."""
+"""MasterService. With few exceptions only the leading master answers requests, and it answers a change after its
+commit."""
 
 from __future__ import annotations
 
@@ -127,7 +128,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         self._ask_master = ask_master
         self._state: MasterState | None = None
         self.joining: Joining | None = None
-        """The wait of a new master for its group; None for a master that does not wait."""
+        """The `Joining` of a new master that waits for its group; None for any other master."""
 
     def open(self, state: MasterState) -> None:
         """Answer requests from now on; until then only `GetIdentity` and `Status` are answered."""
@@ -141,14 +142,15 @@ class MasterService(pb_grpc.MasterServiceServicer):
         return self._state
 
     def _check_name(self, dest_uuid: str) -> None:
-        """Refused INVALID_NAME if the request names another master. Without a name, it is for the leading one."""
+        """Raise Refused INVALID_NAME if the request names another master. A request without a name is for the leading
+        one."""
         if dest_uuid and dest_uuid != self.uuid:
             raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest_uuid, own=self.uuid)
 
     def deliver(self, tablet_id: str, message: Message) -> str:
-        """Deliver a message of another master. Before the group is open it is dropped, and will be sent again.
+        """Deliver a message of another master. Before the group is open, the message is dropped; its sender repeats it.
 
-        Returns why it was refused, as `Replica.step`.
+        Returns why the message was refused, as `Replica.step`.
         """
         if tablet_id != CATALOG_ID:
             return f"masters have no tablet {tablet_id}"
@@ -204,7 +206,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
             if reply.need_full_report:
                 reply.full_report_waits = not state.soft.full_reports.may_send(request.server_uuid, state.mono_us)
-            # Only of members: a server takes messages of the servers whose addresses it gets here.
+            # Only members get addresses, because a server accepts messages of the servers whose addresses it gets here.
             sought = [uuid for uuid in request.seeking if state.catalog.tablets_with(uuid)]
             reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(sought))
             await state.descriptions.make_for(state.catalog, state.soft, request.server_uuid)
@@ -218,7 +220,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.CreateTableReply)
     async def CreateTable(self, request: pb.CreateTableRequest) -> pb.CreateTableReply:
-        """Assign ids, place the tablets, commit; the same request id gives the first table again."""
+        """Assign ids, place the tablets, commit. A repeated request id gets the table that was created the first
+        time."""
         state, asked = self.state, checked_table(request.table, self.state.options.topic_prefix)
         if asked.writer_schemas or asked.source.framing == "bare":
             await asyncio.to_thread(check_writer_schemas, asked.writer_schemas, asked.source)
@@ -326,7 +329,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.ResetSourceReply)
     async def ResetSource(self, request: pb.ResetSourceRequest) -> pb.ResetSourceReply:
-        """Begin a new generation of a source at another offset; or lower `done` in the present one."""
+        """Begin a new generation of a source at another offset, or lower `done` in the present generation."""
         state = self.state
 
         def reset() -> Change:
@@ -344,38 +347,39 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def MoveReplica(self, request: pb.MoveReplicaRequest) -> pb.SimpleReply:
-        """Desired state: the replica of one server is on another; with an empty `from`, that server leads."""
+        """Store as desired that the replica of one server moves to another; with an empty `from`, that the server
+        leads."""
         asked, seen = proposal_from_pb(request, new_uuid()), _seen(request)
         await self.state.group.change(lambda: change_requests.move(self.state, asked, seen), self.state.refresh_views)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def AddReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
-        """Desired state: one more member; a voter joins as a promotable non-voter."""
+        """Store as desired one more member. A voter joins as a learner first."""
         await self._want(change_requests.add, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def RemoveReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
-        """Desired state: the member leaves, after its replacement votes if it is needed."""
+        """Store as desired that the member leaves. If it is needed, it leaves after its replacement votes."""
         await self._want(change_requests.remove, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def ChangeRole(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
-        """Desired state: the member votes, or stays without a vote."""
+        """Store as desired that the member votes, or stays without a vote."""
         await self._want(change_requests.change_role, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def CancelChange(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
-        """Cancel the desired change of a tablet; what it began is taken back."""
+        """Cancel the desired change of a tablet; its effects so far are taken back."""
         await self._want(change_requests.cancel, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def SetReplication(self, request: pb.SetReplicationRequest) -> pb.SimpleReply:
-        """Desired state: a number of voters, of a table or of one tablet."""
+        """Set the wanted number of voters, of a table or of one tablet."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         given = {"table": request.table, "tablet_id": request.tablet_id}
         wanted = lambda: desired.set_replication(self.state, request.replicas, seen=seen, **given)  # noqa: E731
@@ -384,7 +388,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def RetireServer(self, request: pb.RetireServerRequest) -> pb.SimpleReply:
-        """Desired state: a server has no replicas and gets none; or, undone, it is like the others again."""
+        """Set that a server is to be emptied and gets no replicas; or end that."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         uuid, undo, reason = request.server_uuid, request.undo, request.reason
         wanted = lambda: desired.retire(self.state, uuid, undo=undo, reason=reason, seen=seen)  # noqa: E731
@@ -393,7 +397,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def MaintainServer(self, request: pb.MaintainServerRequest) -> pb.SimpleReply:
-        """Desired state: an operator works on a server for a while; or, with no seconds, no longer."""
+        """Put a server in maintenance for some seconds; with 0 seconds, end that."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         uuid, seconds, owner, reason = request.server_uuid, request.seconds, request.owner, request.reason
         await self.state.group.change(
@@ -403,7 +407,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def ForgetServer(self, request: pb.ForgetServerRequest) -> pb.SimpleReply:
-        """Remove what is known of a tablet server that is gone for good."""
+        """Forget a tablet server that is gone for good."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         if await forget_server(self.state, request.server_uuid, seen):
             _log.warning("P %s tablet server %s was forgotten by an operator", self.uuid, request.server_uuid)
@@ -430,7 +434,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def ConfirmConfig(self, request: pb.ConfirmConfigRequest) -> pb.SimpleReply:
-        """An operator confirms a tablet's committed config; from now on its members are believed."""
+        """Store a tablet's committed config that an operator confirms. From now on its members are believed."""
         state, tablet_id, config = self.state, request.tablet_id, config_from_pb(request.config)
         if await state.group.change(lambda: confirm_config(state.catalog, tablet_id, config, state.group.term)):
             _log.warning("T %s P %s config %s was confirmed by an operator", tablet_id, self.uuid, config.opid)
@@ -447,8 +451,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.ChangeMastersReply)
     async def ChangeMasters(self, request: pb.ChangeMastersRequest) -> pb.ChangeMastersReply:
-        """Add a new master, or remove one: one change of the group's config, if it is still the one that the caller
-        saw."""
+        """Add a new master, or remove one. That is one change of the group's config, if it is still the one that the
+        caller saw."""
         seen = opid_from_pb(request.seen)
         if request.HasField("add") == bool(request.remove):
             raise Refused(Code.INVALID_ARGUMENT, "a change of the masters adds one or removes one; nothing was changed")
@@ -462,7 +466,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_named(pb.AgreeReadTimeReply)
     async def AgreeReadTime(self, request: pb.AgreeReadTimeRequest, context: Context) -> pb.AgreeReadTimeReply:
-        """The time at which all tasks of a Spark query read: the first proposal that is committed, for ever."""
+        """Return the time at which all tasks of a Spark query read. The first committed proposal holds for ever."""
         known = self.state.catalog.read_times.of(request.load_id, request.query)
         if known is not None:  # It never changes, so this master need not lead.
             return pb.AgreeReadTimeReply(snapshot_time=known.time)
@@ -477,8 +481,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.TakeOverReply)
     async def TakeOver(self, request: pb.TakeOverRequest) -> pb.TakeOverReply:
-        """Note that a directory which will get a copy takes over a master's uuid; messages of earlier ones are refused
-        then."""
+        """Commit that a directory, which will get a copy, takes over a master's uuid. Messages of the uuid's earlier
+        directories are refused from then on."""
         group = self.state.group
 
         def one_more() -> tables.Change:

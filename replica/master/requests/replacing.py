@@ -1,8 +1,8 @@
-"""Puts empty tablets in the place of lost ones: the last resort, when no replica is left to recover from.
+"""Puts empty tablets in the place of lost ones. This is the last resort, if no replica is left to recover from.
 
 One change of the catalog does all of it. It marks the lost tablet dropped, so that replicas that return are deleted. It
-places the replicas of a new tablet of the same partition. It moves the sources that fed the lost one back, so that
-records which Kafka still has are read again.
+places the replicas of a new tablet of the same partition. It moves the positions of the sources that fed the lost
+tablet back, so that the ingest reads again the records which Kafka still has.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ Replaced = tuple[dict[str, str], list[Position]]
 def replace_tablets(
     state: MasterState, tablet_ids: Sequence[str], floors: Mapping[SourceKey, int], *, despite_replicas: bool = False
 ) -> Callable[[], Change]:
-    """A function that computes the change that replaces the named tablets, all or none; its result is a `Replaced`. The
-    function reads the catalog only, and may run on another thread.
+    """Return a function that computes the change which replaces the named tablets, all or none; the change's result is
+    a `Replaced`. The function reads only the catalog, so it may run on another thread.
 
-    `floors`: offsets below which Kafka has no records any more. `despite_replicas`: also if a live server has rows.
+    `floors`: the first offsets that Kafka still has. `despite_replicas`: replace a tablet even if a live server has
+    rows of it.
 
     If a tablet was replaced before, the result has its replacement, and nothing changes for it. Refused:
     TABLET_NOT_FOUND; ILLEGAL_STATE while a live server holds rows of one; NOT_READY while servers may not have
@@ -140,7 +141,7 @@ def _placed(
 def _lowered(catalog: Catalog, table_ids: set[str], floors: Mapping[SourceKey, int]) -> dict[str, Position]:
     """The sources of these tables, with `done` at their start, or at the first offset that Kafka still has.
 
-    A new tablet has nothing of any source. The others drop rows that they have, by their ledgers.
+    A new tablet has no rows of any source. The ledgers of the other tablets drop the rows that they have.
     """
     found: dict[str, Position] = {}
     for table_id in sorted(table_ids):

@@ -1,6 +1,6 @@
 """Raises the cluster's feature level, once every process runs a build that knows it.
 
-Before that, each process can go back to its former build. After it, a process of a lower level is refused.
+Before that, each process can go back to its former build. Afterwards the masters refuse a process of a lower level.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def finalized_level(catalog: Catalog) -> int:
 
 
 def check_server(catalog: Catalog, feature_level: int, version: str) -> None:
-    """Refused(ILLEGAL_STATE) for the heartbeat of a server whose build does not know the cluster's level."""
+    """Raise Refused(ILLEGAL_STATE) for a heartbeat of a server whose build does not know the cluster's level."""
     level = finalized_level(catalog)
     if feature_level < level:
         what = (
@@ -70,7 +70,8 @@ def missing(
 
 
 def finalize(catalog: Catalog, level: int, now_us: int) -> Change:
-    """The change that raises the level; its result is the level before. If the level is reached, there is no change."""
+    """The change that raises the level; its result is the level before. If the cluster has that level already, nothing
+    changes."""
     before = finalized_level(catalog)
     if level <= before:
         return {}, [], "", before
@@ -107,7 +108,7 @@ async def finalize_upgrade(
 
 
 async def _masters(state: MasterState, ask: Callable[[Address], Awaitable[MasterBuild]]) -> dict[str, Build]:
-    """The builds of the other masters, asked from each of them."""
+    """The builds of the other masters; each is asked for its own."""
 
     async def build(uuid: str, addresses: Sequence[Address]) -> Build:
         for address in addresses:

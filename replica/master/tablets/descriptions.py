@@ -1,5 +1,5 @@
-"""The descriptions of tables in orders to create their tablets: each is encoded once, in a separate step of the
-loop."""
+"""The encoded descriptions of tables, for orders to create their tablets. Each is encoded once, in a separate step of
+the loop."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Descriptions:
                 if made >= limits.DESCRIPTIONS_PER_HEARTBEAT_MAX:
                     return
                 made += 1
-                await asyncio.sleep(0)  # the step before may have been long, and so may the one behind
+                await asyncio.sleep(0)  # the steps before and after this one may be long, too
                 described = self.get(tablet.table_id, table) or self.make(tablet.table_id, table)
                 await asyncio.sleep(0)
             size += len(described)

@@ -1,6 +1,6 @@
-"""Finds how far a server that is being retired is emptied, by the heartbeats of this leadership. Pure.
+"""Computes how far a server that is being retired is emptied, from the heartbeats of this leadership. Pure.
 
-The cost is that of the server's own tablets, not of all.
+The cost grows with the tablets of that server, not with all tablets.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .kept_view import KeptView
 
 
 def config_of(soft: SoftState, tablet_id: str) -> RaftConfig | None:
-    """The committed config of a tablet that is believed in this leadership; None before a member has reported."""
+    """The committed config of a tablet that this leadership believes; None before a member has reported."""
     known = soft.tablets.get(tablet_id)
     return known.config if known is not None else None
 
 
 def tablets_on(catalog: Catalog, soft: SoftState, uuid: str) -> list[str]:
-    """The ids of tablets that have the server in their config, as far as is known, or a live replica on it; sorted."""
+    """The sorted ids of the tablets that have the server in their known config, or a live replica on it."""
     found = []
     server = soft.servers.get(uuid)
     reported = server.replicas.keys() if server is not None else ()
@@ -49,7 +49,7 @@ class Drain:
 
     @property
     def done(self) -> bool:
-        """Whether the server is certainly empty. False while a new leader of the masters still lacks reports."""
+        """Whether the server is certainly empty. False while a new leading master still lacks reports."""
         return self.heard and self.left == 0 and self.unreported == 0
 
 

@@ -1,7 +1,8 @@
 """Decides when the catalog may forget a dropped tablet: a while after every replica has become a tombstone.
 
-No replica is deleted because its tablet is unknown. So a replica that comes back late can be deleted only while the
-catalog still knows its tablet as dropped. Forgetting it too early costs disk space on one server, but never data.
+The masters never delete a replica because its tablet is unknown. So a replica that comes back late is deleted only
+while the catalog still has its tablet as dropped. Forgetting a tablet too early costs disk space on one server, but
+never data.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ CHANGES_MAX = 500
 
 
 def holders_of(tablet: Tablet, soft: SoftState, tablet_id: str) -> list[str]:
-    """Servers that may have a replica: members of the first, the last proven and the believed config, and reporters."""
+    """The servers that may have a replica: members of the first, the last proven and the believed config, and servers
+    that report one."""
     found = {m.uuid for m in (*tablet.members, *tablet.known_config.members)}
     state = soft.tablets.get(tablet_id)
     if state is not None and state.config is not None:
@@ -30,10 +32,10 @@ def settle_dropped(
 ) -> tuple[dict[str, Record], list[str]]:
     """(records to put, keys to delete) for the tablets that were dropped, by the reports since the last call.
 
-    A server leaves `holders`, durably, when its full report has no live replica of the tablet; after that it may go
-    away for good. A server that reports one joins again, because a leader that did not know of the drop may have copied
-    to a tombstone. `gone_us` is the wall-clock time since which `holders` is empty. `retention_us` after that the
-    record is deleted.
+    When a server's full report has no live replica of the tablet, the server is removed from `holders`, durably; after
+    that it may be lost for good. If a server reports a replica later, it is added again: a leader that did not know of
+    the drop may have copied to a tombstone. `gone_us` is the wall-clock time since which `holders` is empty. The record
+    is deleted `retention_us` after that.
     """
     puts: dict[str, Record] = {}
     deletes: list[str] = []

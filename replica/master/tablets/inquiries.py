@@ -1,4 +1,4 @@
-"""Asks the members of tablets for their configs: before a replica is deleted, and when a config has changed."""
+"""Asks the members of tablets for their configs, before a replica is deleted and when a config has changed."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ class _Asked:
 
 
 class Inquiries:
-    """The last answers of each tablet's members. Only tasks of this object wait for answers.
+    """The last answers of each tablet's members. Only this object's own tasks wait for answers, so no caller does.
 
-    Invariants: at most `limits.INQUIRIES_MAX` tablets are asked about at once, each member once. A bounded number
-    waits, in all and for each server that reports. A server is called only at an address where it answered,
-    and only if that address is proven.
-    Concurrency: the loop's thread.
+    Invariants: inquiries about at most `limits.INQUIRIES_MAX` tablets run at once, with one call to each member. A
+    bounded number of tablets waits, in all and for each server that reports. A server is called only at an address
+    where it has answered, and only if that address is proven. Concurrency: the loop's thread.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class Inquiries:
         return proof
 
     def _whom(self, tablet_id: str, known: RaftConfig) -> list[str]:
-        """Voters of the catalog's config, of the believed one, and of those that servers report, newest first."""
+        """The voters of the catalog's config, of the believed one, and of those that servers report, newest first."""
         state = self._soft().tablets.get(tablet_id)
         configs = [known]
         if state is not None:

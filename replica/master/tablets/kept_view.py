@@ -1,4 +1,5 @@
-"""The policy's view of all tablets, kept from tick to tick: a refresh computes only the views that may have changed."""
+"""The policy's view of all tablets. It is kept from tick to tick: a refresh computes only the views that may have
+changed."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def is_later(tablet: Tablet, config: RaftConfig | None) -> bool:
 
 
 class KeptView:
-    """The views of all tablets as of the last refresh, and lists of those that something is to be done about.
+    """The views of all tablets as of the last refresh, and lists of the tablets that need work.
 
     A view is refreshed if the tablet's records change, if a report of it changes, if a server of its config changes its
     standing, or at a time that the last refresh computed. After a refresh that is complete, each view is the one that
@@ -133,7 +134,7 @@ class KeptView:
         self._place(tablet_id, record)
 
     def _refresh_at(self, tablet_id: str, at: int | None) -> None:
-        """Refresh the view at that time too, if an earlier refresh does not compute the time anew."""
+        """Refresh the view at that time, too, unless an earlier refresh computes another time."""
         known = self._time_of.get(tablet_id)
         if at is not None and (known is None or at < known):
             self._time_of[tablet_id] = at
@@ -163,8 +164,8 @@ class KeptView:
         return record.formed and not record.dropped and (state is None or state.config is None)
 
     def unreported(self) -> int:
-        """The number of formed tablets of which no member has reported a config in this leadership. One whose view
-        is to be refreshed counts, so it is never too low."""
+        """The number of formed tablets of which no member has reported a config in this leadership. Tablets whose view
+        is due count, too, so the number is never too low."""
         if self._soft().touched is not self._touched:  # another leadership, of which no view was computed
             return self._catalog().count(TABLET)
         return len(self.unheard | self._due)
@@ -174,27 +175,28 @@ class KeptView:
         return len(self.tablets) + len(self.unheard)
 
     def replica_load(self) -> dict[str, int]:
-        """Replicas per server: the reported ones, and those that new tablets will get."""
+        """The number of replicas per server: the reported ones, and those that new tablets will get."""
         return {uuid: count for uuid, count in self._placed.items() if count}
 
     def viewed_load(self) -> Counter[str]:
-        """Replicas per server, of the tablets that have a view."""
+        """The number of replicas per server, of the tablets that have a view."""
         return Counter({uuid: len(tablets) for uuid, tablets in self._of_server.items()})
 
     def number(self, tablet_id: str, mono_us: int) -> int | None:
-        """The number of the tablet's last refresh, if one would find the same now; None if it might not."""
+        """The number of the tablet's last refresh, if a refresh now would compute the same view; None if it might
+        not."""
         soft, view = self._soft(), self.tablets.get(tablet_id)
         if view is None or not self.stand({tablet_id: self._number_of[tablet_id]}, mono_us):
             return None
         if self._time_of.get(tablet_id, mono_us + 1) <= mono_us or soft.tablets[tablet_id].later is not None:
-            return None  # what is unproven is told with its age
+            return None  # an answer has the age of an unproven config
         standings = ((u, standing_of(soft, u, self._options, mono_us)) for u in _members(view))
         same = all(u in self._standing and self._standing[u][0] == standing for u, standing in standings)
         return self._number_of[tablet_id] if same else None
 
     def stand(self, numbers: Mapping[str, int], mono_us: int) -> bool:
-        """Whether nothing is known to have changed of tablets since the refreshes of these numbers. A server that falls
-        silent and a time that comes are noticed within two ticks."""
+        """Whether no change of these tablets is known since their refreshes with these numbers. It takes up to two
+        ticks to notice that a server fell silent, or that the time of a refresh has come."""
         touched = self._soft().touched
         recent = mono_us - self._gathered_us <= 2_000 * self._options.policy_ms
         if not recent or touched is not self._touched or not touched.isdisjoint(numbers):

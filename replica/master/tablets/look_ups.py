@@ -13,18 +13,18 @@ from ..catalog.records import DESIRED_CHANGE, Table, Tablet
 from .kept_view import KeptView
 
 PageKey = tuple[str, str, int]
-"""A table's id, the place after which a page begins, and the wished bytes of the page."""
+"""A table's id, the position after which a page begins, and the requested bytes of the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One tablet of a page, as it is on the wire, and what it was made of."""
+    """One tablet of a page, as it is on the wire, and the state from which it was encoded."""
 
     tablet_id: str
     framed: bytes
     made_of: tuple[Table, Tablet, DesiredChange | None]
     number: int | None
-    """The number of the refresh that it agrees with (`KeptView.number`); None: it may have changed already."""
+    """The number of the refresh of its view (`KeptView.number`); None: the view may have changed already."""
 
     def ByteSize(self) -> int:
         """Its bytes on the wire."""
@@ -43,15 +43,15 @@ class _Page:
 class LookUps:
     """Pages of tables' tablets; those that were asked for last are kept, within a bound in bytes.
 
-    A page stands while the catalog has the same table, tablets and desired changes, and while the kept view knows of no
-    change of the tablets. Of a page that does not stand any more, only the tablets that changed are encoded anew.
-    Concurrency: the loop's thread.
+    A page is valid while the catalog has the same table, tablets and desired changes, and while the kept view knows of
+    no change of the tablets. If a page is no longer valid, only the tablets that changed are encoded anew. Concurrency:
+    the loop's thread.
     """
 
     def __init__(self, catalog: Callable[[], Catalog], kept: KeptView) -> None:
         self._catalog, self._kept = catalog, kept
         self.encoded = 0
-        """The tablets that were encoded so far."""
+        """The number of tablets that were encoded so far."""
         self.forget()
 
     def forget(self) -> None:
@@ -61,7 +61,7 @@ class LookUps:
         self._bytes = 0
 
     def get(self, key: PageKey, mono_us: int) -> bytes | None:
-        """The encoded answer; None if none is kept that is as a new one would be."""
+        """The encoded answer; None if no valid one is kept."""
         page = self._pages.get(key)
         if page is None or page.version != self._catalog().version(key[0]) or len(page.numbers) < len(page.parts):
             return None
@@ -78,7 +78,7 @@ class LookUps:
         mono_us: Callable[[], int],
         encode: Callable[[str, Tablet], bytes],
     ) -> Iterator[Part]:
-        """The parts of these tablets, each encoded only if the one that is kept does not stand any more."""
+        """The parts of these tablets. A part is encoded only if no valid one is kept."""
         page = self._pages.get(key)
         for tablet_id, tablet in tablets:
             made_of = table, tablet, self._catalog().get(DESIRED_CHANGE, tablet_id)

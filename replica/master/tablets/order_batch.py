@@ -1,4 +1,4 @@
-"""Chooses the orders that fit into the reply to one heartbeat; over several replies, each order is sent. Pure."""
+"""Chooses the orders that fit into the reply to one heartbeat. Over several replies, each order has its turn. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ORDERS_MAX = 200
 """The most orders in one reply; the rest follows with the next heartbeat."""
 CREATIONS_MAX = 150
 CREATIONS_BYTES_MAX = limits.ORDERS_BYTES_MAX - (256 << 10)
-"""The bytes of creations in one reply. They leave room, so that creations that always fail do not delay other
-orders."""
+"""The most bytes of creations in one reply. The rest is room for other orders, so that creations that always fail do
+not delay those."""
 
 
 def around(tablet_ids: Sequence[str], after: str) -> list[str]:
-    """These sorted tablets: first those after `after`, then those from the first one on."""
+    """These sorted tablets in turn: first those after `after`, then the others."""
     begin = bisect_right(tablet_ids, after)
     return [*tablet_ids[begin:], *tablet_ids[:begin]]
 
@@ -35,7 +35,8 @@ class OrderBatch:
         count_max: int = ORDERS_MAX,
         bytes_max: int = limits.ORDERS_BYTES_MAX,
     ) -> str:
-        """Add these orders, each with its tablet, until the reply has `count_max` or the next one does not fit.
+        """Add these orders, each with its tablet, until the reply has `count_max` of them, or the next one does not
+        fit.
 
         Returns the tablet of the last added order, or "". `orders` is read only as far as needed.
         """

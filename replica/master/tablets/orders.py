@@ -1,4 +1,5 @@
-"""The orders in a reply to a heartbeat: create a replica, delete one, copy one in place. Derived anew each time."""
+"""Computes the orders in a reply to a heartbeat: create a replica, delete one, copy one in place. They are derived anew
+each time."""
 
 from __future__ import annotations
 
@@ -39,19 +40,18 @@ def orders_for(
     now_us: int,
     copy_grace_us: int,
 ) -> list[pb.TabletOrder]:
-    """Orders for the server, from the catalog and the reports. No order follows from a missing report or record.
+    """The orders for the server, from the catalog and the reports. No order follows from a missing report or record.
 
-    Create: only tablets that never had a leader, at members of their first config that hold no replica. A tablet that
-    was formed once is never created again: its own leader copies it to members that lack it. If the table is not among
-    the `descriptions`, the tablet waits, with those after it: encoding it here would delay all other work of the loop.
-    Delete: only replicas of tablets that the catalog knows as dropped, or that a committed config at or above the
-    replica's own leaves out; the server checks that position again, so a late order misses a replica added anew. Before
-    that, a majority of that config's voters must confirm it (`tablets/proof.py`). Until then there is no order, and
-    `inquiries` gets the request to ask the members.
-    A replica whose server was never seen as a member may have been copied there to be added next. It is deleted when it
-    has been READY for `copy_grace_us` (CC-10). `now_us` is the monotonic clock's time.
-    Renew: only replicas that the policy chose and that are still reported as damaged, if enough of the other members
-    answer that they are healthy.
+    Create: a member of the first config of a tablet that never had a leader creates its replica if it has none. A
+    tablet that was formed once is never created again: its own leader copies it to members that lack it. If
+    `descriptions` lacks the table, the tablet and those after it wait: encoding the table here would delay all other
+    work of the loop. Delete: a replica is deleted if the catalog has its tablet as dropped, or if a committed config at
+    or above the replica's own leaves it out. A majority of that config's voters must confirm the config first
+    (`tablets/proof.py`). Until then there is no order, and `inquiries` is asked to ask the members. The server checks
+    the position again, so a late order does not delete a replica that was added anew. If its server was never seen as a
+    member, the replica may have been copied there to be added next. It is deleted after it has been READY for
+    `copy_grace_us` (CC-10). `now_us` is the monotonic clock's time. Renew: a replica is copied in place if the policy
+    chose it, it is still reported as damaged, and enough of the other members answer that they are healthy.
     """
     server = soft.servers.get(server_uuid)
     if server is None or not server.reported or server.last_report.booting:
@@ -109,16 +109,16 @@ def _copy_order(server_uuid: str, tablet_id: str, config: OpId) -> pb.DeleteTabl
         tablet_id=tablet_id,
         committed_config_id=opid_to_pb(config),
         has_cas=True,
-        reason="it is damaged, no other server is free, and the others are whole: they copy it anew",
+        reason="it is damaged, no other server is free, and the others are healthy: it is copied anew",
     )
 
 
 def copy_is_abandoned(*, was_member: bool, ready_us: int | None, now_us: int, grace_us: int) -> bool:
     """Whether a live replica whose server is not in the config may be deleted.
 
-    If the server was a member, the replica may be deleted at once, because a config has left it out. Otherwise it was
-    copied there to be added later, and stays for `grace_us` after `ready_us`, when it was first seen complete. None:
-    it is being copied.
+    If the server was a member, the replica may be deleted at once, because a config has left it out. Otherwise it may
+    have been copied there to be added later. Then it stays for `grace_us` after `ready_us`, the time at which it was
+    first seen complete; None: it is being copied.
     """
     return was_member or (ready_us is not None and now_us - ready_us >= grace_us)
 

@@ -1,7 +1,7 @@
 """Decides which committed config of a tablet the members' answers to the master prove. Pure.
 
-Any process can put a uuid into a heartbeat. An answer comes from an address at which the master found that uuid. No
-replica is deleted without such answers of a majority of the config that leaves it out.
+Any process can put any uuid into a heartbeat. But an answer comes from an address at which the master found that uuid.
+No replica is deleted without such answers from a majority of the config that leaves it out.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, Reported
 from ..heartbeats.belief import config_told, newer, same
 
 STEPS_MAX = 1_000
-"""The most steps of one search for a path. The configs of honest members are all on one path; only false ones need
-more."""
+"""The most steps of one search for a path. The configs of honest members are all on one path, so only false configs
+need more."""
 Answers = Mapping[str, ReportedReplica]
 """By server: its answer about its replica of one tablet. A server that did not answer, or has no replica, is
 missing."""
 GaveWay = Callable[[str, RaftConfig], bool]
-"""Whether the server, by its own answer, has given way to the config."""
+"""Whether the server, by its own answer, has accepted that the config replaced its own."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ def prove(known: RaftConfig, answers: Answers, at_us: int, *, recorded: bool = T
 
     Not `recorded`: an older build did not record configs, and `known` is the tablet's first one. If too few of its
     voters are left to confirm anything, the newest config that a majority of its own voters holds is adopted, on two
-    conditions. Members since `known`, tombstones too, vouch for these voters. And no server leads with another config,
-    or has an open replica with a config from which the adopted one does not follow.
+    conditions. First, a majority of these voters appears in the configs of members since `known`, tombstones included.
+    Second, no server leads with another config, or has an open replica with a config from which the adopted one does
+    not follow.
     """
     told = {uuid: config for uuid, status in answers.items() if (config := config_told(status)) is not None}
     distinct: list[RaftConfig] = []
@@ -97,10 +98,10 @@ def _is_reached(
 ) -> bool:
     """Whether `end` follows from `known` step by step, over reported configs. The search begins at `end`.
 
-    A voter counts for a config if it has that one or a later one of the same path: voters that left have the config
-    that was in force then. A voter whose config is later but not on the path does not count. One more config on the
-    path only adds holders for the steps before it. So if a search from a config failed with more holders, it also fails
-    with fewer.
+    A voter counts for a config if it has that one or a later one of the same path. (A voter that left keeps the config
+    that was in force then.) A voter whose later config is not on the path does not count. One more config on the path
+    only adds holders for the steps before it. So if a search from a config failed with more holders, it also fails with
+    fewer.
     """
     between = [c for c in reversed(configs) if newer(c.opid, known.opid) and newer(end.opid, c.opid)]
     in_vain: dict[RaftConfig, list[frozenset[str]]] = {}
@@ -137,8 +138,8 @@ def _follows(known: RaftConfig, config: RaftConfig, holders: Set[str], gave_way:
     majority of the later one suffices. It does not suffice for a config that is further away, or was forced. Then a
     majority of the voters of `known` must report that they gave way to it, or an operator makes it `known`.
 
-    If there were two voters, the majorities may have only one server in common. That one may lie, and report new
-    members that do not exist. So the other voter must have given way.
+    If there were two voters, the majorities may have only one server in common. That server may lie, and report new
+    members that do not exist. So the other voter must confirm that it gave way.
     """
     if len(holders & set(config.voters)) < config.majority:
         return False
@@ -150,8 +151,8 @@ def _follows(known: RaftConfig, config: RaftConfig, holders: Set[str], gave_way:
 
 
 def _gave_way(answers: Answers, told: Mapping[str, RaftConfig], wanted: int, uuid: str, to: RaftConfig) -> bool:
-    """Whether one of two voters reports that it is a tombstone. Or, if an operator wants one voter and one is left,
-    whether it knows that voter, does not lead, and follows no other server.
+    """Whether one of two voters gave way: it reports that it is a tombstone. If an operator wants one voter and one is
+    left, it suffices that the other one knows that voter, does not lead, and follows no other server.
 
     A missing answer proves nothing. Nor does an intact replica without a leader, because the other voter can bring it
     into this state by not voting.
@@ -174,8 +175,8 @@ def _adopted(
     answers: Answers,
     gave_way: GaveWay,
 ) -> RaftConfig | None:
-    """The newest config that a majority of its voters has, if members of `known` vouch for such a majority and no live
-    server contradicts it."""
+    """The newest config that a majority of its voters has, if such a majority is in `_vouched` and no live server
+    contradicts it."""
     held = [c for c in configs if _held(c, told, c.voters) >= c.majority]
     newest = max(held, key=lambda c: c.opid, default=None)
     if newest is None or len(_vouched(known, told) & set(newest.voters)) < newest.majority:

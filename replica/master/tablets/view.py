@@ -36,7 +36,7 @@ def server_views(
     retired: frozenset[str] = frozenset(),
     maintenance: frozenset[str] = frozenset(),
 ) -> tuple[ServerView, ...]:
-    """All servers that sent heartbeats in this leadership; a booting one is alive."""
+    """The views of all servers that sent heartbeats in this leadership. A booting server counts as alive."""
     return tuple(server_view(soft, s, options, mono_us, retired, maintenance) for _, s in sorted(soft.servers.items()))
 
 
@@ -82,8 +82,8 @@ def health_of(
 ) -> Health:
     """The health of the member `uuid` of a tablet, judged by this master's heartbeats and the tablet's leader.
 
-    While an operator works on its server, only the server's own report that the replica has failed is used: silence, a
-    leader that does not reach it and copies that fail are part of the work, and UNKNOWN.
+    While its server is in maintenance, only the server's own report that the replica has failed counts. Silence, a
+    leader that does not reach it, and copies that fail are part of the operator's work: the health is UNKNOWN then.
     """
     health = _health_of(soft, tablet_id, uuid, options, mono_us)
     if uuid not in maintenance or not health.failed or _reports_failed(soft, tablet_id, uuid):
@@ -92,7 +92,7 @@ def health_of(
 
 
 def _reports_failed(soft: SoftState, tablet_id: str, uuid: str) -> bool:
-    """Whether the server itself reports its replica as failed: then only a restart may open it, or a copy."""
+    """Whether the server itself reports its replica as failed, so that only a restart or a copy may help."""
     server, replica = soft.servers.get(uuid), soft.replica(uuid, tablet_id)
     if server is None or server.instead_of:
         return False  # it may be another process
@@ -119,8 +119,9 @@ def _follows_another(
 ) -> bool:
     """Whether the replica follows another voter than the known leader, and that voter reports that it leads.
 
-    Then it does not count that the known leader does not reach the replica: a voter that only says that it leads, in a
-    high term, could otherwise have healthy ones replaced. A voter that no leader reaches soon follows none.
+    Then the known leader's report that it does not reach the replica does not count. Otherwise a voter that falsely
+    reports that it leads, in a high term, could have healthy replicas replaced. A voter that no leader reaches soon
+    follows none.
     """
     state, named = soft.tablets[tablet_id], replica.leader_uuid if replica is not None else ""
     other = soft.replica(named, tablet_id)
@@ -150,8 +151,8 @@ def _as_leader_sees(
 ) -> Health:
     """The health of an open replica as its leader reports it.
 
-    If the leader has not reached it for long, it is as lost as a silent one, although it sends heartbeats. The leader's
-    reports from before it was open do not count.
+    If the leader has not reached it for long, it counts as lost like a silent one, although its server sends
+    heartbeats. The leader's reports from before it was open do not count.
     """
     if peer is None:
         return Health.UNKNOWN
@@ -227,8 +228,8 @@ def tablet_view(
 
 
 def standing_of(soft: SoftState, uuid: str, options: MasterOptions, mono_us: int) -> tuple[object, ...]:
-    """What the views and the records of a server's tablets take from the server itself: they change at most when this
-    changes, when something else changes of the tablet, or at the time `changes_at`."""
+    """The facts about a server on which the views and records of its tablets depend. A view changes only if these facts
+    change, if something of the tablet itself changes, or at the time `changes_at`."""
     silent_us, server = soft.silent_us(uuid, mono_us), soft.servers.get(uuid)
     dead_us = options.server_dead_ms * 1000
     silent = silent_us > dead_us, silent_us > options.rereplicate_after_ms * 1000
@@ -241,13 +242,14 @@ def standing_of(soft: SoftState, uuid: str, options: MasterOptions, mono_us: int
 
 
 def changes_at(soft: SoftState, view: TabletView, options: MasterOptions, mono_us: int) -> int | None:
-    """The next time at which the view may change although nothing is reported and all servers stand as they do."""
+    """The next time at which the view may change although nothing is reported and `standing_of` each server is the
+    same."""
     after_us, found = options.rereplicate_after_ms * 1000, []
     state = soft.tablets[view.tablet_id]
     leader = soft.servers.get(state.leader_uuid)
     for member in view.config.members:
         if leader is not None and soft.silent_us(member.uuid, mono_us) > after_us:
-            found.append(leader.back_us)  # its silence counts from the leader's return on
+            found.append(leader.back_us)  # its silence counts from the time of the leader's return
         server, peer = soft.servers.get(member.uuid), soft.leaders_word(view.tablet_id, member.uuid)
         if peer is not None and server is not None and peer.last_contact_us_ago > after_us:
             found.append(server.open_us.get(view.tablet_id, mono_us))

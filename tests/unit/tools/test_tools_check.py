@@ -232,8 +232,8 @@ def test_check_names_who_sends_heartbeats_and_does_not_count() -> None:
 def test_check_tells_what_a_server_says_and_is_not_believed() -> None:
     """IN-40. Goal: the check shows a report that the masters do not believe. Method: one such word of one server."""
     seen = view("abc")
-    seen.servers[1].doubts.append("tablet 1: it says that it leads, and is no voter of config 1.1")
-    what = "is not believed: tablet 1: it says that it leads, and is no voter of config 1.1"
+    seen.servers[1].doubts.append("tablet 1: it reports that it leads, but is no voter of config 1.1")
+    what = "is not believed: tablet 1: it reports that it leads, but is no voter of config 1.1"
     assert told(seen) == [(Severity.WARNING, f"server b: {what}")]
 
 
