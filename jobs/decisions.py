@@ -31,7 +31,9 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
-    parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been done")
+    parser.add_argument(
+        "--available-now", action="store_true", help="end when the decisions that Kafka has now are done"
+    )
     add_restart_options(parser)
     add_kafka_options(parser, then="; then start again")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")

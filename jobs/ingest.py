@@ -49,9 +49,9 @@ def options_parser() -> argparse.ArgumentParser:
         "--starting",
         choices=["earliest", "latest"],
         default="earliest",
-        help="where to begin in a topic that the table has read nothing of",
+        help="where to begin in a topic of which the table has no rows yet",
     )
-    parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been read")
+    parser.add_argument("--available-now", action="store_true", help="end when all records that Kafka has now are read")
     trigger_s = seconds("--trigger-s", 0, DAY_S)
     parser.add_argument("--trigger-s", type=trigger_s, default=0.0, help="between micro-batches; 0: the next at once")
     offsets = count("--offsets-per-trigger-max", 1)

@@ -1,4 +1,4 @@
-"""Spread replicas over the locations, even replicas and leaders out over the servers, or empty some of them: run under
+"""Spread replicas over the locations, even out replicas and leaders over the servers, or empty servers: run under
 spark-submit. `run_rounds` gives the exit status.
 """
 

@@ -33,8 +33,8 @@ from nyala.replica.types import Refused, ReplicaError
 from nyala.replica.types.process import log_to_stderr
 
 ROUNDS_MAX = 3
-"""Bounds the rounds. If not all replicas of a tablet could be read, it is looked up and read again, because one may
-just have moved."""
+"""The most attempts. If not all replicas of a tablet could be read, the tablet is looked up and read again, because one
+may just have moved."""
 
 
 def options_parser() -> argparse.ArgumentParser:
@@ -43,7 +43,7 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--table", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
     timeout_s = seconds("--timeout-s", 0.1, DAY_S)
-    parser.add_argument("--timeout-s", type=timeout_s, help="for one replica; default: by what its server has to read")
+    parser.add_argument("--timeout-s", type=timeout_s, help="for one replica; default: by the bytes to read")
     parser.add_argument("--dry-run", action="store_true", help="show what would be read, and read nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     return parser

@@ -1,4 +1,5 @@
-"""Pure functions from a view of the cluster to decisions, placements and plans; for masters and batch jobs alike."""
+"""Pure functions that compute decisions, placements and plans from a view of the cluster. Masters and batch jobs call
+them."""
 
 from .decide import decide
 from .desired_changes import ChangeState, change_state

@@ -1,4 +1,5 @@
-"""Turns the cluster's view into the decisions it needs now. Level-triggered: no state is kept from call to call."""
+"""Computes the decisions that the cluster needs now from a view of it. Level-triggered: no state is kept from call to
+call."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .witnesses import demoted, demoted_again, restored, wants_witness
 
 
 class _Slots:
-    """Counts copies under way, and limits new ones. A member that waits for promotion counts, reachable or not."""
+    """Counts the copies under way, and limits new ones. Each member that waits for promotion counts, even an
+    unreachable one."""
 
     def __init__(self, view: ClusterView, caps: Caps) -> None:
         self._caps = caps
@@ -50,7 +52,7 @@ class _Slots:
 
 
 class _Evaluation:
-    """One evaluation: the view, the caps left, and the loads as they will be."""
+    """One evaluation: the view, the rest of the caps, and the loads after the decisions so far."""
 
     def __init__(self, view: ClusterView, catalog_term: int, caps: Caps, load: Mapping[str, int] | None) -> None:
         self.view = view
@@ -62,9 +64,9 @@ class _Evaluation:
         self.quiescing = frozenset(s.uuid for s in view.servers if s.quiescing)
 
     def decide(self, tablet: TabletView) -> Decision | None:
-        """Return at most one change of `tablet`. Evictions, demotions, restores and transfers of leadership come first;
-        next, a cancelled or expired change is withdrawn; next, a missing replica is added; last, the desired change is
-        granted."""
+        """Return at most one change of `tablet`. The first of these that applies is chosen: an eviction, demotion,
+        restore or transfer of leadership; the withdrawal of a cancelled or expired change; the addition of a missing
+        replica; the desired change."""
         if not tablet.leader_uuid or tablet.pending:
             return None
         tablet = self._keeping_failing_learners(tablet)
@@ -100,7 +102,8 @@ class _Evaluation:
         """Return `tablet` with a learner whose copies fail treated as one that may still catch up, if no better server
         is free.
 
-        Its leader repeats the copy anyway; to evict the learner and add it anew would add only config changes to that.
+        Its leader repeats the copy in any case. Evicting the learner and adding it again would only cause config
+        changes.
         """
         failing = [
             u
@@ -189,7 +192,7 @@ class _Evaluation:
         return self._change(tablet, (ConfigEdit(EditKind.CHANGE, replace(member, promote=True)),), _reason(desired))
 
     def _cancel(self, tablet: TabletView, desired: DesiredChange) -> Decision:
-        """Withdraw what an expired or cancelled desired change began; impossible once its target votes."""
+        """Take back the effects of an expired or cancelled desired change. That is impossible once its target votes."""
         edits = []
         target, source = tablet.config.member(desired.to_uuid), tablet.config.member(desired.from_uuid)
         if target is not None:
@@ -251,8 +254,9 @@ def decide(
     """Return the decisions that `view` needs, at most one for each tablet, within `caps`; the tablets in most danger
     first.
 
-    Deterministic in its arguments. A server or tablet that is missing from the view causes no decision. `load`: the
-    replicas of each server, if the view lacks tablets at rest (`is_at_rest`); without it, they are counted.
+    It is deterministic in its arguments. A server or tablet that is missing from the view causes no decision. `load`:
+    the number of replicas of each server. It is needed if the view lacks tablets at rest (`is_at_rest`); without it,
+    the view's replicas are counted.
     """
     evaluation = _Evaluation(view, catalog_term, caps or Caps(), load)
 

@@ -20,7 +20,8 @@ class ChangeState(StrEnum):
 
 
 def copy_is_under_way(tablet: TabletView) -> bool:
-    """Whether a member of `tablet` waits for promotion and is not lost: no other copy begins before it has ended."""
+    """Whether a member of `tablet` waits for promotion and is not lost. No other copy of the tablet begins before that
+    one has ended."""
     return any(not tablet.health_of(u).failed for u in tablet.copying)
 
 
@@ -45,8 +46,8 @@ def change_state(tablet: TabletView, desired: DesiredChange, now_us: int) -> Cha
 def _settled(
     tablet: TabletView, desired: DesiredChange, target: Member | None, source: Member | None, expired: bool
 ) -> ChangeState | None:
-    """Return DONE or FAILED if the config shows it, whatever the time; `expired` ends the wait for surplus voters to
-    leave."""
+    """Return DONE or FAILED if the config shows it, whatever the time is. `expired`: no longer wait for surplus voters
+    to leave."""
     if desired.kind is ChangeKind.REMOVE:
         return ChangeState.DONE if source is None else None
     if desired.kind is ChangeKind.DEMOTE:

@@ -1,4 +1,4 @@
-"""Plans moves that even out the bytes on the servers' disks, at no cost to the evenness of their replicas."""
+"""Plans moves that even out the bytes on the servers' disks. They do not make the numbers of replicas less even."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .views import Caps, Move
 
 UNEVEN_BYTES_MIN = 1 << 30
 UNEVEN_SHARE = 0.1
-"""A step is worth its copies if it lowers the difference of two servers by so much, and by this share of the mean.
-Data that is merged and deleted would otherwise keep replicas on the move."""
+"""A step is planned only if it lowers the difference of two servers by this many bytes, and by this share of the mean.
+With lower bounds, each compaction or deletion would cause moves."""
 _SERVERS = 8
-"""So many of the fullest servers are compared with so many of the emptiest ones."""
+"""The number of fullest servers that are compared with as many of the emptiest ones."""
 _TABLETS = 16
-"""So many of the largest tablets of a table on the fuller server are compared with so many of the smallest ones of the
-emptier one."""
+"""The number of a table's largest tablets on the fuller server that are compared with as many of its smallest ones on
+the emptier server."""
 _Step = tuple[tuple[str, str, str], ...]
 """Replica moves that belong together: tablet, source, target."""
 
@@ -26,9 +26,9 @@ _Step = tuple[tuple[str, str, str], ...]
 def even_bytes(layout: Layout, caps: Caps) -> Iterator[tuple[Move, ...]]:
     """Plan moves, and exchanges of two replicas of one table, from servers with more bytes to servers with fewer.
 
-    A move goes only where fewer replicas are, of the table and in all; an exchange changes no number. Each lowers the
-    difference of two servers by what counts as uneven, and with it the sum of the squared bytes, so the plans end.
-    If `caps` allow no exchange at all, single moves come first, and what exchanges are left to do comes last.
+    A move goes only to a server with fewer replicas, both of the table and in all. An exchange changes no number. Each
+    step lowers the difference of two servers, and so the sum of the squared bytes, by a minimum. So plans come to an
+    end. If `caps` allow no exchange at all, single moves come first, and the exchanges that are left come last.
     """
     if min(caps.moves_max, caps.moves_per_server_max) < 2:
         yield from _evened(layout, exchanges=False)
@@ -64,7 +64,7 @@ def _best_step(layout: Layout, held: dict[str, int], uneven: float, *, exchanges
 
 
 def _steps(layout: Layout, source: str, target: str, *, exchanges: bool) -> Iterator[tuple[int, int, _Step]]:
-    """Yield (bytes that the target has more afterwards, bytes to copy, step) of each step that may be planned."""
+    """Yield, for each step that may be planned: (the bytes by which the target grows, the bytes to copy, the step)."""
     fewer = layout.count(source) > layout.count(target)
     for table in layout.tables:
         large = nlargest(_TABLETS, sorted(layout.free(table, source, target)), layout.size)

@@ -11,9 +11,9 @@ def fewest_moves(
 ) -> int:
     """Return a number of moves below which `targets` cannot differ by one at most, per table and in all. Pure.
 
-    By table and server, `of_table` is what is there, and `movable` is how much of it can go elsewhere. What is movable
-    on other servers than the targets has to go. A server loses what it has too much of single tables, and more if it
-    has too much in all even so; it gains in the same way. Each move is one loss and one gain.
+    By table and server, `of_table` is the number of replicas there, and `movable` is how many of them can move. On a
+    server that is no target, all movable replicas have to leave. A target loses its surplus of each table, and more if
+    it still has too many in all. It gains in the same way. Each move is one loss and one gain.
     """
     if not targets:
         return 0
@@ -34,7 +34,7 @@ def fewest_moves(
 
 
 def _range(count: Mapping[str, int], movable: Mapping[str, int], targets: Collection[str]) -> tuple[int, int]:
-    """Return the least and the most that each target has once they are even."""
+    """Return the lowest and the highest number of each target once all are even."""
     leaving = sum(n for uuid, n in movable.items() if uuid not in targets)
     least, rest = divmod(sum(count.get(uuid, 0) for uuid in targets) + leaving, len(targets))
     return least, least + bool(rest)
@@ -43,7 +43,7 @@ def _range(count: Mapping[str, int], movable: Mapping[str, int], targets: Collec
 def _uneven(
     count: Mapping[str, int], movable: Mapping[str, int], targets: Collection[str]
 ) -> tuple[Counter[str], Counter[str]]:
-    """Return by server what has to leave, and what each target lacks."""
+    """Return, by server, how many have to leave, and how many each target lacks."""
     least, most = _range(count, movable, targets)
     out, into = Counter[str](), Counter[str]()
     for uuid in {*targets, *movable}:

@@ -12,17 +12,18 @@ from .placement import replacements_for, replica_load
 from .views import Caps, ClusterView, Health, TabletView
 
 ORDER_REPEATED_US = 10_000_000
-"""How long the masters repeat the order of one copy in place."""
+"""The masters repeat the order of one copy in place for this time."""
 ORDER_AGAIN_US = 120_000_000
-"""How long after the first such order of a replica the next one may be sent."""
+"""The shortest time between two such orders for one replica, from the first sending of each."""
 _NEVER_US = 1 << 62
 
 
 @dataclass(frozen=True)
 class CopyInPlace:
-    """The replica of `uuid` becomes a tombstone, if it is still damaged and no config after this one is known there.
+    """An order: the replica of `uuid` becomes a tombstone, if it is still damaged and its server knows no config after
+    this one.
 
-    The config stays: it is a voter all the time, and its leader copies to it as to any tombstone.
+    The config stays the same: the replica is a voter all the time, and its leader copies to it as to any tombstone.
     """
 
     tablet_id: str
@@ -40,10 +41,10 @@ def copies_in_place(
     may have failed.
 
     A server gets as many at a time as copies of moves, and none while copies into it fail. So a bad folder of blocks
-    costs it the files of a few replicas, not of all, and its quarantine does not grow. `ages_us`, by server and tablet:
-    how long ago the last order of a copy in place was first sent. A copy that did not help holds a slot of its server,
-    and of no other one, until ORDER_AGAIN_US; then it queues after those that wait. `load`: the replicas of each
-    server, if the view lacks tablets that are neither `damaged` nor `without_replica`.
+    costs it the files of a few replicas, not of all, and its quarantine stays small. `ages_us`: by server and tablet,
+    the time since the last order of a copy in place was first sent. A copy that did not help holds a slot of its own
+    server only, until ORDER_AGAIN_US; then it comes after the waiting ones. `load`: the replicas of each server, if the
+    view lacks tablets that are neither `damaged` nor `without_replica`.
     """
     caps, ages_us = caps or Caps(), ages_us or {}
     load = replica_load(view) if load is None else load
@@ -73,7 +74,8 @@ def copies_in_place(
 
 
 def _damaged_alone(tablet: TabletView) -> str:
-    """Return the damaged voter, if it is the only one, and the others are whole and a majority; else empty."""
+    """Return the damaged voter, if it is the only one and the other voters are healthy and a majority; otherwise an
+    empty text."""
     voters = tablet.config.voters
     damaged = [u for u in voters if u in tablet.damaged]
     undamaged = [u for u in voters if u not in tablet.damaged]

@@ -15,27 +15,27 @@ from .views import ClusterView, Health, Move, MoveKind, ServerView, TabletView
 
 
 class Layout:
-    """The replicas of each server, as they will be after the changes that are under way or desired, and the moves
-    planned so far: plans that are made while others are carried out do not do their work again."""
+    """The replicas of each server, as they will be after the changes that are under way or desired, and after the moves
+    planned so far. So a plan that is made while another one is carried out does not repeat its moves."""
 
     def __init__(self, view: ClusterView) -> None:
         self.servers: dict[str, ServerView] = {s.uuid: s for s in view.servers if s.alive}
         self.tablets: dict[str, TabletView] = {}
         self.holders: dict[str, set[str]] = {}
-        """Tablet -> servers, after the changes that are under way or desired and before the plan's moves: a tablet
-        moves at most once in a plan, so this stays true of the others."""
+        """Tablet -> servers, after the changes that are under way or desired, and before the plan's moves. A tablet
+        moves at most once in a plan, so this is right for each tablet that may still move."""
         self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """server uuid -> table id -> tablet ids"""
         self._counts: Counter[str] = Counter()
         """The replicas of each server in `of_server`: a plan asks for them at every step."""
         self.held: Counter[str] = replica_load(view)
-        """Replicas per server, to compare with its limit: a replica that is moved away counts until it has left, and
-        one that is to come counts already."""
+        """The number of replicas per server, to compare with its limit. A replica that moves away counts until it has
+        left; one that is planned to arrive counts already."""
         self.coming: Counter[str] = Counter()
         """The bytes that copies will still write to each server."""
         self.busy: set[str] = set()
         self._never: set[tuple[str, str, str]] = set()
-        """(table, source, target) between which no tablet can move: a plan makes them more, never fewer."""
+        """The (table, source, target) for which no tablet can move. During a plan they only become more."""
         self._open: dict[tuple[str, str], list[str]] = {}
         """(source, target) -> the tables of which `free` may have tablets, sorted."""
         for tablet in view.tablets:
@@ -62,7 +62,7 @@ class Layout:
             self.busy.add(name)
 
     def count(self, uuid: str, table: str | None = None) -> int:
-        """Return the replicas on a server, of one table or of all."""
+        """Return the number of replicas on a server, of one table or of all."""
         return len(self.of_server[uuid].get(table, ())) if table is not None else self._counts[uuid]
 
     def fewest(self) -> int:
@@ -90,19 +90,20 @@ class Layout:
         return keeps_crowding(tuple(sorted(others)), self.servers[source].places, self.servers[target].places)
 
     def has_room(self, uuid: str) -> bool:
-        """Whether the server may hold one more replica than it holds and is planned to get."""
+        """Whether the server's limit allows one more replica, besides those that it holds and is planned to get."""
         return self.servers[uuid].has_room(self.held[uuid])
 
     def is_fit(self, uuid: str, bytes_wanted: int) -> bool:
-        """Whether copies into the server do not fail, and its disk is not nearly full after one of that size and those
-        that are to come."""
+        """Whether copies into the server do not fail, and its disk is not nearly full after a copy of that size and the
+        planned ones."""
         server = self.servers[uuid]
         return not server.avoided and not server.nearly_full(self.coming[uuid] + bytes_wanted)
 
     def free(self, table: str, source: str, target: str) -> list[str]:
-        """Return the settled tablets of `table` on `source` that can move to `target`; in no order.
+        """Return the settled tablets of `table` on `source` that can move to `target`, in no particular order.
 
-        Moves make servers fuller, and the moved tablets busy. So where none can move now, none can later.
+        Planned moves only make targets fuller and tablets busy. So if no tablet can move now, none can later in the
+        plan.
         """
         if not self.is_open(table, source, target):
             return []
@@ -117,13 +118,13 @@ class Layout:
         return found
 
     def is_open(self, table: str, source: str, target: str) -> bool:
-        """Whether `free` may still have tablets: it had some when it was asked last, or was not asked."""
+        """Whether `free` may still return tablets: it returned some at its last call, or was not called yet."""
         return (table, source, target) not in self._never
 
     def open_tables(self, source: str, target: str) -> list[str]:
         """Return the tables of which a tablet on `source` may be able to move to `target`, sorted.
 
-        What comes to `source` by a planned move is busy, so the tables become fewer only.
+        A tablet that comes to `source` by a planned move is busy, so the tables only become fewer.
         """
         known = self._open.get((source, target))
         if known is None:
@@ -151,7 +152,7 @@ class Layout:
 
 
 def is_settled(tablet: TabletView) -> bool:
-    """Whether the tablet needs nothing and nothing is under way: a leader, healthy voters, no change."""
+    """Whether the tablet needs nothing and nothing is under way: it has a leader, healthy voters and no change."""
     voting = all(m.votes and m.holds_data and not m.replace for m in tablet.config.members)
     well = all(tablet.health_of(m.uuid) is Health.HEALTHY for m in tablet.config.members)
     return bool(voting and well and tablet.leader_uuid) and not (tablet.pending or tablet.desired)
@@ -161,13 +162,13 @@ def not_settled(view: ClusterView) -> tuple[str, ...]:
     """Return the tablets that no plan moves now, because they have a change under way, a desired change, a member that
     is not healthy, or no leader; sorted.
 
-    A plan without moves means that the cluster is even only if this is empty.
+    Only if this is empty does a plan without moves mean that the cluster is even.
     """
     return tuple(sorted(t.tablet_id for t in view.tablets if not is_settled(t)))
 
 
 def move_of(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: str) -> Move:
-    """Return a move of the tablet, based on its config of now."""
+    """Return a move of the tablet, based on its present config."""
     opid: OpId = tablet.config.opid
     size = tablet.bytes_on_disk if kind is MoveKind.REPLICA else 0
     return Move(

@@ -1,4 +1,4 @@
-"""Plans the transfers that even leaderships out, per table and over the cluster, with few transfers. No data moves."""
+"""Plans transfers that even out leaderships, per table and over the cluster. It plans few, and no data moves."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def plan_leaders(leaders: Leaders, tables: Collection[str] | None = None) -> Ite
 
 
 def _direct_step(leaders: Leaders, table: str) -> _Step | None:
-    """Return the transfer from the server that leads most of the table to one that leads at least two fewer; of those
-    that are equal, between the servers that differ most in all."""
+    """Return a transfer from the server that leads most of the table to one that leads at least two fewer. If several
+    fit, take the servers that differ most in all their leaderships."""
     count, whole, targets = leaders.of_table[table], leaders.whole, leaders.targets
     for source in sorted(_sources(count, targets), key=lambda u: (u in targets, -count[u], -whole[u], u)):
         steps = (
@@ -101,18 +101,19 @@ def _direct_step(leaders: Leaders, table: str) -> _Step | None:
 
 
 def _sources(count: Mapping[str, int], targets: Collection[str]) -> list[str]:
-    """Return the servers that lead too much: at least two more than some target, or at all if they are none."""
+    """Return the servers that lead too many: at least two more than some target does, or any number if they are no
+    target."""
     enough = min((count.get(u, 0) for u in targets), default=0) + 2
     return [u for u, n in count.items() if n >= enough or (n and u not in targets)]
 
 
 def _path(leaders: Leaders, table: str, ended: set[str]) -> list[_Step] | None:
-    """Return the shortest chain of transfers from a server to one that leads two fewer; the servers between keep their
-    number.
+    """Return the shortest chain of transfers from a server to one that leads two fewer. The servers between them keep
+    their number.
 
-    `ended`: servers from which no chain leads to such a one, which grows. Chains from there only come to servers that
-    are in it, too. No transfer changes that, because it concerns none of them, and the sources that are still tried
-    lead no more than those that were tried before.
+    `ended`: the servers from which no chain leads to such a server; the function adds to it. All chains from these
+    servers stay within the set. No later transfer changes that: it concerns no server of the set, and sources that are
+    tried later do not lead more than those before.
     """
     count, targets = leaders.of_table[table], leaders.targets
     for source in sorted(_sources(count, targets), key=lambda u: (u in targets, -count[u], u)):
@@ -143,9 +144,10 @@ def _walk_back(came: dict[str, _Step], source: str, there: str) -> list[_Step]:
 
 
 def _even_cluster(leaders: Leaders) -> None:
-    """Even the servers out in all, by transfers that make no table less even.
+    """Even out the leaderships of the servers in all, by transfers that make no table less even.
 
-    First from servers above the mean to servers below it, then to or from others: no server gives more than it must.
+    Transfers from servers above the mean to servers below it come first, then those to or from other servers. So no
+    server gives away more than it must.
     """
     if not leaders.targets:
         return
@@ -195,7 +197,8 @@ def _cluster_path(leaders: Leaders, source: str) -> list[_Step] | None:
 
 def _cluster_step(leaders: Leaders, source: str, least: float) -> _Step | None:
     """Return a transfer from the server to one that leads two fewer in all, and fewer than `least`, if the table does
-    not become less even. One that takes an earlier transfer back comes first, then one that only changes its target."""
+    not become less even. A transfer that takes an earlier one back is preferred, then one that only changes the target
+    of an earlier one."""
     whole, most = leaders.whole, min(leaders.whole[source] - 1, least)
     fit = {u for u in leaders.targets if whole[u] < most}
     steps = (

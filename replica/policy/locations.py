@@ -1,4 +1,5 @@
-"""How unevenly the replicas of a tablet stand in the locations, and which moves would spread them better."""
+"""Measures how the replicas of a tablet are spread over the locations, and finds the moves that would spread them
+better."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ Pairs = frozenset[tuple[Places, Places]]
 
 
 def crowding(places: Iterable[Places]) -> tuple[int, int]:
-    """Return the sums of the squared numbers of replicas: over the widest locations, then over the narrowest ones.
+    """Return the sums of the squared numbers of replicas per location, from the widest locations to the narrowest ones.
 
-    `places`: those of a tablet's replicas. A layout with the lower tuple is spread better: the fewer replicas are in
-    the fullest location, the less of the tablet is lost with it.
+    `places`: those of a tablet's replicas. A layout with a lower tuple is spread better: fewer replicas are in the
+    fullest location, so fewer are lost with it.
     """
     known = list(places)
     wide = Counter(each[0] for each in known)

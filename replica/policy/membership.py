@@ -1,4 +1,4 @@
-"""The add/evict table: what one tablet's membership needs, from the health and the marks of its members.
+"""The add/evict table: computes what one tablet's membership needs, from the health and the marks of its members.
 
 It departs from [kudu quorum_util] where guarantee 7 demands more: a voter is never removed before its replacement
 votes, not even a lost one (D-20 to D-23 of `replica/raft/DIVERGENCES.md`).
@@ -17,7 +17,7 @@ from .witnesses import heals_by_witness, is_demoted, is_lost, stand_in, stands_i
 
 
 class Need(StrEnum):
-    """What a tablet's membership needs next."""
+    """The kind of change that a tablet's membership needs next."""
 
     NOTHING = "NOTHING"
     ADD = "ADD"
@@ -27,14 +27,14 @@ class Need(StrEnum):
     DEMOTE = "DEMOTE"
     """A witness votes in the place of this lost voter, which loses its vote and stays."""
     RESTORE = "RESTORE"
-    """A demoted voter is back before it was replaced: it is to vote again."""
+    """A demoted voter is back before it was replaced, and shall vote again."""
     DEMOTE_AGAIN = "DEMOTE_AGAIN"
-    """A demoted voter that was to vote again was lost before it did."""
+    """A demoted voter that should vote again was lost before it did."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The next step. `uuid` is the member that it concerns; of a TRANSFER the one that shall lead; empty for ADD."""
+    """The next step. `uuid`: the member that it concerns; for a TRANSFER, the member that shall lead; empty for ADD."""
 
     need: Need
     uuid: str = ""
@@ -56,8 +56,9 @@ def is_under_replicated(tablet: TabletView) -> bool:
 
 
 def is_at_rest(tablet: TabletView, draining: Set[str]) -> bool:
-    """Whether no state of the other tablets and of the servers can cause a decision about `tablet`. It has no desired
-    change, RF members all of which vote, and none that is marked, failed or on a server in `draining`."""
+    """Whether no decision about `tablet` is possible, whatever the state of the other tablets and servers is. The
+    tablet has no desired change; it has exactly RF members; all vote, and none is marked, failed or on a server in
+    `draining`."""
     members = tablet.config.members
     return (
         tablet.desired is None
@@ -76,7 +77,8 @@ def healthy_voters(tablet: TabletView, without: str = "") -> int:
 def can_commit(tablet: TabletView, without: str = "") -> bool:
     """Whether the HEALTHY voters can commit a change in the config without the voter `without`.
 
-    A change is in force from its append on, so a majority of the voters that stay commits the removal of a voter.
+    A config is in force from its append on, so the voters that stay commit the removal of a voter by their own
+    majority.
     """
     voters = [u for u in tablet.config.voters if u != without]
     return healthy_voters(tablet, without) >= len(voters) // 2 + 1
@@ -97,8 +99,8 @@ def evict_rank(member: Member, health: Health) -> int:
 
 
 def transfer_target(tablet: TabletView, load: Mapping[str, int], quiescing: Set[str] = frozenset()) -> str:
-    """Return the healthy voter with data that should lead next; empty if there is none on a server that is not
-    quiescing. An unmarked voter comes before a marked one, then the least loaded comes first."""
+    """Return the healthy voter with data that should lead next; empty if each is on a quiescing server or there is
+    none. Unmarked voters come before marked ones, and among these the least loaded comes first."""
     fit = [
         (m.replace, load.get(m.uuid, 0), m.uuid)
         for m in tablet.config.members
@@ -119,9 +121,9 @@ def advise(
     """Return what `tablet` needs next, or NOTHING. Pure, total, and safe to follow at any time.
 
     `keep`: members that leave last, because a desired change has just added them. `leaving`: members that count as
-    marked, because their server retires or a desired change removes or demotes them; none of them is restored. `load`:
-    the replicas of each server; among equals the most loaded leaves first and the least loaded leads. `quiescing`: the
-    servers that take no leadership.
+    marked, because their server retires, or a desired change removes or demotes them; none of them is restored. `load`:
+    the number of replicas of each server. Among equal members, the most loaded leaves first, and the least loaded
+    leads. `quiescing`: the servers that take no leadership.
     """
     if not tablet.leader_uuid or tablet.pending:
         return _NOTHING
@@ -166,8 +168,8 @@ def _evict(
 
 
 def _is_awaited(tablet: TabletView, member: Member) -> bool:
-    """Whether a kept member waits for its data, or is UNKNOWN, as after a restart. It does not leave then: until it
-    counts, the others do not suffice without it, and once it counts, another member may leave instead."""
+    """Whether a kept member waits for its data, or is UNKNOWN, as after a restart. Then it does not leave. Until it is
+    healthy, the others may be too few without it; once it is healthy, another member may leave instead."""
     return stands_in(member) or (tablet.health_of(member.uuid) is Health.UNKNOWN and not member.replace)
 
 
@@ -189,7 +191,8 @@ def spare_voters(tablet: TabletView) -> int:
 
 
 def _of_demoted(tablet: TabletView, member: Member) -> Advice | None:
-    """Return the next step for a lost voter that was demoted, or is on its way back; None if it is not one. CC-52."""
+    """Return the next step for a member that is a demoted lost voter, or on its way back; None if it is neither.
+    CC-52."""
     health = tablet.health_of(member.uuid)
     if member.promote and member.holds_data:
         if health.failed and stand_in(tablet, leaving=True) is not None:
@@ -203,7 +206,7 @@ def _of_demoted(tablet: TabletView, member: Member) -> Advice | None:
 
 
 def may_leave(tablet: TabletView, member: Member) -> bool:
-    """Whether the voter may leave: the other voters can commit, and it has failed or RF healthy voters stay.
+    """Whether the voter may leave: the other voters can commit, and either it has failed or RF healthy voters stay.
 
     An unmarked voter leaves only if RF healthy unmarked voters stay. A stand-in witness is not counted among them.
     """

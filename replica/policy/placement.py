@@ -1,4 +1,5 @@
-"""Chooses servers for the replicas of new tablets and for replacements: least loaded, spread over locations."""
+"""Chooses servers for the replicas of new tablets and for replacements: the least loaded ones, spread over
+locations."""
 
 from __future__ import annotations
 
@@ -12,13 +13,12 @@ from .views import ClusterView, ServerView, TabletView
 
 
 def replica_load(view: ClusterView) -> Counter[str]:
-    """Return the replicas per server uuid, including those that are being copied there."""
+    """Return the number of replicas per server uuid, including those that are being copied there."""
     return Counter(m.uuid for t in view.tablets for m in t.config.members)
 
 
 def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | None:
-    """Return how many more replicas the servers that may get any have room for together; None if one of them has no
-    limit."""
+    """Return how many more replicas fit on the servers that may get any, together; None if one of them has no limit."""
     fit = [s for s in servers if s.takes_replicas]
     if any(not s.tablets_max for s in fit):
         return None
@@ -29,13 +29,14 @@ _Kind = tuple[bool, bool, tuple[str, ...]]
 
 
 def _kind(server: ServerView, bytes_wanted: int = 0) -> _Kind:
-    """Return what placement compares first; servers of equal kind are chosen by their loads alone."""
+    """Return the properties that placement compares first. Among servers of equal kind, only the loads decide."""
     return server.avoided, server.nearly_full(bytes_wanted), server.places
 
 
 def _merit(kind: _Kind, used: Mapping[str, int]) -> tuple[bool, bool, tuple[int, ...]]:
-    """The order of kinds of servers, best first: copies do not fail, then room on the disk, then the location used
-    least, the widest one first. `used`: the replicas of the tablet in each place."""
+    """Return the rank of a kind of servers, the best first: copies do not fail, then room on the disk, then the
+    location with the fewest replicas, the widest location first. `used`: the number of the tablet's replicas in each
+    place."""
     avoided, full, places = kind
     return avoided, full, tuple(used[place] for place in places)
 
@@ -43,8 +44,8 @@ def _merit(kind: _Kind, used: Mapping[str, int]) -> tuple[bool, bool, tuple[int,
 def _best(
     others: Sequence[ServerView], taken: Sequence[ServerView], load: Mapping[str, int], bytes_wanted: int
 ) -> list[ServerView]:
-    """Return all of these servers that differ from the best one in their loads alone; the least loaded first. A server
-    at its limit is left out. `taken`: those of the tablet's members."""
+    """Return the servers of the best kind, the least loaded first. A server at its limit is left out. `taken`: the
+    servers of the tablet's members."""
     used = Counter(place for s in taken for place in s.places)
     fit = [s for s in others if s.takes_replicas and s.has_room(load.get(s.uuid, 0))]
 
@@ -60,10 +61,10 @@ def place_tablets(
 ) -> list[list[str]]:
     """Return the servers of each new tablet: `tablets` lists of `replicas` uuids, the first of which should lead.
 
-    Each replica goes to a server of the best kind without one of the tablet: where the fewest of these tablets are,
-    then to the least loaded. The cost of a replica grows with the number of kinds (locations), and hardly with that of
-    servers: those of a kind are on a heap. Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers may get
-    replicas, or if they have no room for them all.
+    Each replica goes to a server of the best kind that has no replica of the tablet: the one with the fewest of these
+    tablets, then the least loaded one. The cost of a replica grows with the number of kinds (locations), and hardly
+    with the number of servers, because the servers of a kind are on a heap. Raises Refused(INVALID_ARGUMENT) if fewer
+    than `replicas` servers may get replicas, or if they have no room for them all.
     """
     alive = {s.uuid: s for s in servers if s.takes_replicas}
     if len(alive) < replicas:
@@ -111,7 +112,7 @@ def place_tablets(
 def replacements_for(view: ClusterView, tablet: TabletView, load: Mapping[str, int]) -> list[ServerView]:
     """Return the servers for a replacement replica of `tablet`, the best first; empty if there is none.
 
-    They differ in their loads alone: if the first is busy with copies, the next one gets the replica. Servers in a
+    They differ only in their loads. If the first one is busy with copies, the next one gets the replica. Servers in a
     worse location are left out, because a replica that was copied there would stay there.
     """
     by_uuid = {s.uuid: s for s in view.servers}

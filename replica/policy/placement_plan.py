@@ -1,4 +1,5 @@
-"""Plans moves for one purpose: replicas lost with their servers, servers to empty, locations, or single tables.
+"""Plans moves for chosen goals: to replace replicas lost with their servers, to empty servers, to spread replicas over
+locations, or to even out single tables.
 
 `plan_rebalance` plans for all of these but the first, and evens the whole cluster out.
 """
@@ -17,10 +18,11 @@ from .views import Caps, ClusterView, Move, MoveKind, Moves, TabletView
 
 @dataclass(frozen=True, kw_only=True)
 class Goals:
-    """What a plan is for. Servers to empty are marked in the view (`draining`)."""
+    """The goals of a plan. Servers to empty are marked in the view (`draining`)."""
 
     tables: frozenset[str] = frozenset()
-    """Ids of tables to spread and even out. Nothing of other tables is moved then, for any goal; empty: of all."""
+    """The ids of the tables to spread and even out. If there are any, replicas of other tables do not move for any
+    goal. Empty: all tables may move."""
     under_replicated: bool = False
     """Whether replicas that failed get a place on another server."""
     spread: bool = False
@@ -67,7 +69,7 @@ def _replace_failed(view: ClusterView, layout: Layout, goals: Goals) -> Iterable
     lost = lost_replicas(view)
 
     def spare(tablet: TabletView) -> int:
-        """Grows with the number of further voters that the tablet can lose."""
+        """Return the sort key: tablets that can lose fewer further voters come first."""
         voters = len(tablet.config.voters)
         return voters - voters // 2 - len(lost[tablet.tablet_id])
 

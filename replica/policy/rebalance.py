@@ -1,5 +1,5 @@
-"""Plans the moves that spread replicas over the locations, and then even replicas and leaders out, per table and over
-the cluster. Greedy, deterministic, convergent.
+"""Plans the moves that spread replicas over the locations, and then even out replicas and leaders, per table and over
+the cluster. It is greedy, deterministic and convergent.
 
 A move that spreads a tablet lowers its crowding, and no other move raises it. Every other replica move goes from a
 server to one with at least two fewer (of the table, or in all while the table's own skew does not grow), so the sum of
@@ -22,16 +22,16 @@ from .locations import Pairs, spreading_moves
 from .views import Caps, ClusterView, Move, Moves
 
 LEFT_OUT_MAX = 1000
-"""A plan that has all the moves that its caps allow counts so many further ones, and then ends."""
+"""When the caps are reached, a plan counts this many further moves, and then ends."""
 
 
 def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> Moves:
-    """Return moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty if nothing is to be
-    done.
+    """Return moves that make the cluster of `view` more even, the most useful first, cut to `caps`; empty if no move is
+    needed.
 
-    Replicas leave draining servers, then those of a tablet are spread over the locations, then each table is evened
-    out, then the cluster, then the bytes; then leaders. Tablets of `not_settled` are not moved, and no replica goes to
-    a full server. After a plan was carried out completely, the next one is shorter, and in the end [].
+    The order is: replicas leave draining servers, each tablet is spread over the locations, each table is evened out,
+    then the cluster, then the bytes, then the leaders. Tablets of `not_settled` are not moved, and no replica goes to a
+    full server. After a plan was carried out completely, the next one is shorter, until it is empty.
     """
     layout, caps = Layout(view), caps or Caps()
     steps = chain(((move,) for move in _plan_replicas(layout)), even_bytes(layout, caps))
@@ -42,8 +42,8 @@ def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> Moves:
 
 
 def with_leaders(view: ClusterView, moves: Moves, caps: Caps, tables: Collection[str] | None = None) -> Moves:
-    """Return the replica moves and, behind them, the leader moves that `caps` allow: of these tables, or of all and of
-    the cluster.
+    """Return the replica moves, and after them the leader moves that `caps` allow. Leader moves even out these tables,
+    or if there are none, all tables and the cluster.
 
     They are planned for the layout after the replica moves. Only an existing replica can become leader, so a tablet
     that moves keeps its leader, unless that is the replica that leaves.
@@ -68,9 +68,9 @@ def bounded(steps: Iterable[Sequence[Move]], caps: Caps) -> Moves:
     """Return the moves of the steps that `caps` allow. `steps`: moves that belong together, which are taken or left out
     together.
 
-    Each step is planned on what those before it leave. After a step was left out, its source has more than that, and
-    its target less: a later step away from such a target, or towards such a source, is left out, too, because it might
-    make the servers less even.
+    Each step is planned for the layout after the steps before it. If a step is left out, its source has more replicas
+    than planned, and its target fewer. So a later step from such a target, or to such a source, is left out, too,
+    because it might make the servers less even.
     """
     taken, size = Moves(), 0
     of_server: Counter[str] = Counter()
@@ -107,8 +107,7 @@ def drain(layout: Layout) -> Iterable[Move]:
 
 
 def spread_out(layout: Layout) -> Iterable[Move]:
-    """Plan moves of settled tablets whose replicas stand more closely together than the locations of the servers
-    allow."""
+    """Plan moves of settled tablets whose replicas could be spread better over the servers' locations."""
     moves_of = cache(partial(spreading_moves, targets=frozenset(layout.servers[u].places for u in layout.targets)))
     for name in sorted(layout.tablets.keys() - layout.busy):
         holders = sorted(u for u in layout.holders[name] if u in layout.servers)
@@ -164,7 +163,8 @@ def even(layout: Layout, table: str) -> Iterable[Move]:
 def _even_cluster(layout: Layout) -> Iterable[Move]:
     moved: Counter[str] = Counter()
     without: dict[tuple[str, str], tuple[int, int]] = {}
-    """Pairs of servers without a move, each with its servers' moves until then: only a further one can change that."""
+    """The pairs of servers between which no move was found, each with the numbers of moves of its two servers at that
+    time. Only a further move of one of them can change that."""
     while True:
         count = {u: layout.count(u) for u in layout.targets}
         order = sorted(count, key=lambda u: (count[u], u))
@@ -192,12 +192,12 @@ def _of_fuller_table(layout: Layout, source: str, target: str) -> str | None:
 
 
 def skew(view: ClusterView, table: str | None = None) -> int:
-    """Return the replicas on the fullest live server minus those on the emptiest, of one table or of all."""
+    """Return the number of replicas on the fullest live server minus that on the emptiest, of one table or of all."""
     return skews(view).get(table, 0)
 
 
 def skews(view: ClusterView) -> dict[str | None, int]:
-    """Return the skew of each table by its id, and that of the whole cluster as that of None."""
+    """Return the skew of each table by its id, and the skew of the whole cluster under None."""
     layout = Layout(view)
     found = {}
     for table in (None, *layout.tables):

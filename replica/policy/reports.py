@@ -1,5 +1,5 @@
-"""Builds a cluster view from the records of the `reports` topic, as the batch jobs read them, if they are whole and
-recent."""
+"""Builds a cluster view from the records of the `reports` topic, which the batch jobs read, if the records are complete
+and recent."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from nyala.replica.types import Address, Member, RaftConfig, Report, some_of
 from .views import ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView, with_leaving_marked
 
 SPARE_US = 60_000_000
-"""The difference of clocks that is allowed between the masters and a job, and more time for a record to come again."""
+"""The allowed difference between the clocks of the masters and of a job, with some more time for a record to come
+again."""
 WITHIN = "again_within_s"
-"""The number of a record that is the seconds within which it is published again."""
+"""The name of the number, in a record, that gives the seconds within which the record is published again."""
 
 _JOINS, _LEAVES, _LEADS = "joins/", "leaves/", "leads/"
-"""Numbers of a tablet's record whose names end with a server's uuid: what the desired change makes of that server."""
+"""Beginnings of names of numbers in a tablet's record. A server's uuid follows; the number says what the desired change
+makes of that server."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The newest record of each server and tablet, of which a plan may be made if `lacks` is empty.
+    """The newest record of each server and tablet. If `lacks` is empty, a plan may be made of them.
 
-    `lacks`: what is wrong with them, and what to do; `passing`: whether it may be over soon. `left_out`: servers whose
-    record is out of date and that no tablet names, such as one of a former cluster. `newest_us`, `oldest_us`: when the
-    newest and the oldest record were made, by the masters' wall clock. `dated`: whether the master that leads says when
-    they come again.
+    `lacks`: the problems with the records, with a remedy; `passing`: whether they may be over soon. `left_out`: servers
+    whose record is out of date and that no tablet names, for example one of a former cluster. `newest_us`, `oldest_us`:
+    the times of the newest and the oldest record, by the masters' wall clock. `dated`: whether the leading master's
+    records say when they come again.
     """
 
     records: tuple[Report, ...]
@@ -41,8 +43,8 @@ class Inputs:
 def inputs_of(reports: Iterable[Report], now_us: int) -> Inputs:
     """Return the inputs of a plan. Pure.
 
-    A record is out of date when it is older than twice the time after which it says that the next one comes, and a
-    minute. Masters of an older build do not say it: while one of them leads, no age is judged.
+    A record names the time within which the next one comes. It is out of date if it is older than twice that time and a
+    minute. Records of masters of an older build do not name it: while one of them leads, no age is judged.
     """
     newest = {(r.server_uuid, r.tablet_id): r for r in sorted(reports, key=_order)}
     tablets = [r for r in newest.values() if not r.server_uuid and r.tablet_id]
@@ -80,7 +82,7 @@ def _is_old(report: Report, now_us: int, within_s: int) -> bool:
 
 
 def _conflicts(recent: Sequence[Report], now_us: int) -> Iterator[str]:
-    """Yield why no plan can be made of these records until somebody changes something."""
+    """Yield the problems of these records that only an operator can solve."""
     ahead = max(recent, key=lambda r: r.at_us, default=None)
     if ahead is not None and ahead.at_us - now_us > SPARE_US:
         yield (
@@ -96,7 +98,7 @@ def _conflicts(recent: Sequence[Report], now_us: int) -> Iterator[str]:
 
 
 def _gaps(used: Sequence[Report], old: Sequence[Report], named: Iterable[str], now_us: int) -> Iterator[str]:
-    """Yield what is missing or out of date in these records."""
+    """Yield the problems of missing or outdated records, which may be over soon."""
     publish = (
         "look at `nyala cluster check`: a leading master has to reach this Kafka, with this --topic-prefix, to publish "
         "them. If it does, and the rest is of a former cluster, delete the topic, which the master makes anew"
@@ -134,10 +136,10 @@ def _seconds(us: int) -> str:
 
 
 def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[str] = ()) -> ClusterView:
-    """Return the view by the newest report of each tablet and server.
+    """Return the view that the newest report of each tablet and server gives.
 
-    The masters empty retired servers. So the members there are seen as marked, and a plan leaves their tablets alone,
-    unless the server is in `draining`.
+    The masters empty retired servers. So the view has the members there as marked, and a plan does not move their
+    tablets, unless the server is in `draining`.
     """
     servers: dict[str, ServerView] = {}
     tablets: dict[str, TabletView] = {}
@@ -156,7 +158,7 @@ def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[s
 
 
 def desired_numbers(tablet: TabletView) -> dict[str, int]:
-    """Return numbers for the tablet's record by which `view_of_reports` knows where its desired change leads."""
+    """Return numbers for the tablet's record from which `view_of_reports` finds the servers of its desired change."""
     leads = tablet.leads_next if tablet.leads_next != tablet.leader_uuid else ""
     told = ((_JOINS, tablet.joins), (_LEAVES, tablet.leaves), (_LEADS, leads))
     return {name + uuid: 1 for name, uuid in told if uuid}

@@ -12,8 +12,8 @@ from nyala.replica.types import Member, OpId, RaftConfig, check
 from nyala.replica.types.options import Option
 
 DISK_BYTES_SPARE = 1 << 30
-"""A server with less than this left, once a new replica is there, is nearly full: others are preferred. A server's logs
-alone take 64 MB for each busy tablet, and a full disk stops all of its replicas."""
+"""A server is nearly full if a new replica would leave less than this free; other servers are preferred. A server's
+logs alone take 64 MB for each busy tablet, and a full disk stops all of its replicas."""
 
 
 class Health(IntEnum):
@@ -30,7 +30,7 @@ class Health(IntEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether the replica is to be replaced."""
+        """Whether the replica should be replaced."""
         return self >= Health.FAILED
 
 
@@ -56,10 +56,9 @@ class DesiredChange:
     from_uuid: str = ""
     to_uuid: str = ""
     votes: bool = True
-    """For ADD: whether the new member shall end as a voter; a voter always joins as a promotable non-voter."""
+    """For ADD: whether the new member shall become a voter. It joins as a learner first."""
     witness: bool = False
-    """For ADD: whether the member joins without data, votes as a witness at once, and becomes whole when its data is
-    there."""
+    """For ADD: whether the member joins without data and votes as a witness at once, until its data has arrived."""
     plan_id: str = ""
     deadline_us: int = 0
     """Wall-clock time; 0 means none."""
@@ -100,7 +99,7 @@ class TabletView:
     without_replica: frozenset[str] = frozenset()
     """Members whose server is alive and has no replica now: it has a tombstone, or a copy is under way."""
     caught_up: frozenset[str] = frozenset()
-    """The leader, and the members that have its whole log according to it."""
+    """The leader, and the members that have its whole log by its own report."""
     former_generation: frozenset[str] = frozenset()
     """Servers outside the config with a live replica of a former generation. Such a replica ignores the group's leader,
     so no copy can go there before it is deleted."""
@@ -128,7 +127,7 @@ class TabletView:
 
     @property
     def leads_next(self) -> str:
-        """Return the leader after a desired transfer, which is the present one if there is none."""
+        """Return the server that leads after a desired transfer; without one, the present leader."""
         wanted = self._wanted(ChangeKind.TRANSFER)
         return wanted.to_uuid if wanted and wanted.kind is ChangeKind.TRANSFER else self.leader_uuid
 
@@ -157,7 +156,7 @@ class ServerView:
     tablets_max: int = 0
     """The most replicas that it may hold; 0: it reports no limit."""
     avoided: bool = False
-    """Whether copies into it failed lately, for its own reasons: it gets new replicas only if no other server is
+    """Whether copies into it failed lately, for its own reasons. If so, it gets new replicas only if no other server is
     free."""
     disk_bytes_free: int | None = None
     """The free bytes of its disk; None: it reports no number."""
@@ -197,7 +196,7 @@ class ClusterView:
 
 @dataclass(frozen=True, kw_only=True)
 class Caps:
-    """Bounds on what happens at the same time. A copy counts at its target; a move at its source too."""
+    """Bounds on simultaneous copies and transfers. A copy counts at its target; a move counts at its source, too."""
 
     moves_max: Annotated[int, Option("replica moves at once")] = 10
     moves_per_server_max: Annotated[int, Option("those of one server at once")] = 2
@@ -222,7 +221,7 @@ class Caps:
 
 
 class MoveKind(StrEnum):
-    """The kind of thing that a plan moves."""
+    """Whether a move concerns a replica or a leadership."""
 
     REPLICA = "REPLICA"
     LEADER = "LEADER"
@@ -253,7 +252,7 @@ class Moves(list[Move]):
         """Leader moves that the caps left out."""
         self.replica_bound: int | None = None
         self.leader_bound: int | None = None
-        """Numbers of moves below which replicas and leaders cannot be even in numbers; None: not computed."""
+        """Lower bounds on the moves after which the numbers of replicas and of leaders are even; None: not computed."""
 
 
 def with_leaving_marked(tablet: TabletView, leaving: Set[str]) -> TabletView:

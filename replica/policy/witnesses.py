@@ -1,8 +1,8 @@
-"""Witnesses in the add/evict table: which one stands in for a lost voter, and how both end. Pure.
+"""Witnesses in the add/evict table: which one stands in for a lost voter, and the edits by which both change. Pure.
 
-The config shows how far the healing has come. A witness joins (`promote`, no vote), votes while its data is copied
-(`votes`, `promote`), or leaves because the lost voter is back (`votes`, `replace`). The lost voter is demoted and kept
-(no vote, `replace`), or on its way back (no vote, `promote`). CC-51, CC-52."""
+The config shows the state of the healing by the marks of two members. The witness joins (`promote`, no vote), then
+votes while its data is copied (`votes`, `promote`), or leaves because the lost voter is back (`votes`, `replace`). The
+lost voter is demoted and kept (no vote, `replace`), or on its way back (no vote, `promote`). CC-51, CC-52."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stand_in(tablet: TabletView, *, leaving: bool = False) -> Member | None:
 
 
 def heals_by_witness(tablet: TabletView) -> bool:
-    """Whether a demoted voter of this tablet may be of use: there is a witness, or one would be added."""
+    """Whether a demoted voter of this tablet should stay: there is a witness, or one would be added."""
     lost = tablet.health_of
     return tablet.by_witness or any(not m.holds_data and not lost(m.uuid).failed for m in tablet.config.members)
 
@@ -54,13 +54,13 @@ def wants_witness(tablet: TabletView) -> bool:
 
 
 def demoted(member: Member) -> ConfigEdit:
-    """Return the edit that takes the lost voter's vote away; it stays until it is back or replaced."""
+    """Return the edit that takes the lost voter's vote away. The member stays until it is back or replaced."""
     return ConfigEdit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=True))
 
 
 def restored(tablet: TabletView, member: Member) -> tuple[ConfigEdit, ...]:
-    """Return the edits for a demoted voter that is back: it is to vote again, and the witness that stood in stops
-    copying, and leaves."""
+    """Return the edits for a demoted voter that is back: it votes again once it has caught up, and the witness that
+    stood in stops copying and leaves."""
     back = ConfigEdit(EditKind.CHANGE, replace(member, promote=True, replace=False))
     other = stand_in(tablet)
     return (
