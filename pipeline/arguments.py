@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 DAY_S = 86_400.0
 LEASE_S_MAX = 3_600.0
-"""The masters grant no longer lease."""
+"""The masters refuse a longer lease."""
 COUNT_MAX = (1 << 31) - 1
 """Spark counts in 32 bits."""
 
@@ -69,7 +69,7 @@ def add_restart_options(parser: argparse.ArgumentParser) -> None:
 def add_kafka_options(parser: argparse.ArgumentParser, then: str = "") -> None:
     """Add the options by which a job knows the masters' topics, and how its clients log in to Kafka and wait for it.
 
-    `then`: what the job does after it waited in vain, for the help.
+    `then`: the end of the help text: what the job does if no broker answers in time.
     """
     parser.add_argument("--topic-prefix", default="", help="prefix of the names of the masters' topics")
     kafka_s = seconds("--kafka-timeout-s", 1, DAY_S)

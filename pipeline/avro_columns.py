@@ -92,8 +92,8 @@ def _number(column: str, what: str, value: object, most: int) -> int:
 class Cursor:
     """The read position in each datum. Undecodable rows get a code and are read no further.
 
-    Invariants: each read checks that no live row's position passes its end.
-    Shapes: `position`, `end`, `code`, `fault` are (rows,); `fault` is the position of the field that failed, or -1.
+    Invariants: each read checks that the position of no readable row passes its end. Shapes: `position`, `end`, `code`,
+    `fault` are (rows,); `fault` is the position of the field that failed, or -1.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], start: I64, end: I64) -> None:
@@ -231,7 +231,7 @@ def _read_bytes(cursor: Cursor, field: Field, rows: Any, count: int) -> Values:
     else:
         starts, lengths = cursor.read_span(rows)
     if not isinstance(rows, slice):
-        # Rows without a value get an empty span where they stand, so that the spans ascend with the rows.
+        # Rows without a value get an empty span at their position, so that the spans ascend with the rows.
         all_starts = cursor.position.copy()
         all_starts[rows] = starts
         starts = all_starts
@@ -261,7 +261,7 @@ def gather(data: Any, starts: I64, lengths: I64, valid: npt.NDArray[np.bool_]) -
     if count == 0:
         return pa.array([], pa.binary())
     lengths = np.where(valid, lengths, 0)
-    # A failed row's span may point anywhere: it becomes an empty one where the rows before it end.
+    # A failed row's span may point anywhere. It is replaced by an empty one, at the end of the spans before it.
     ends = np.maximum.accumulate(np.where(valid, starts + lengths, 0))
     starts = np.where(valid, starts, ends)
     edges = np.empty(2 * count, np.int64)

@@ -1,7 +1,8 @@
-"""Reads Spark's checkpoint of the ingest query, and keeps a file of ours beside it, on any Hadoop file system.
+"""Reads Spark's checkpoint of the ingest query, and keeps a file of this project beside it, on any Hadoop file system.
 
 Spark writes `offsets/<batch>` before it runs a micro-batch and `commits/<batch>` after it; a source's first offsets are
-in `sources/0/0`. Our own file, `nyala/query.json`, holds the table and the topic of the checkpoint, and the owner id.
+in `sources/0/0`. The own file, `nyala/query.json`, holds the table and the topic of the checkpoint, and the id of the
+owner's run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Checkpoint:
         self.location = location
 
     def next_offsets(self, topic: str) -> dict[int, int] | None:
-        """Return the offsets from which the query would go on reading; None if the checkpoint is empty."""
+        """Return the offsets at which the query would continue; None if the checkpoint is empty."""
         committed = self._numbers("commits")
         if committed:
             return self.batch_end(committed[-1], topic)

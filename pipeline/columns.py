@@ -1,4 +1,5 @@
-"""Turns raw Avro values into a table's column: which Avro types a column accepts, ranges, UTF-8, decimals."""
+"""Turns raw Avro values into a table's column. It decides which Avro types a column accepts, and checks ranges, UTF-8
+and decimals."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Crash points of tasks. Of the ingest query: `pipeline.after_first_batch` and `pipeline.before_dead_letters`; of the
-decisions query: `pipeline.amid_decisions` and `pipeline.before_outcomes`.
+"""Crash points of tasks. The ingest query has `pipeline.after_first_batch` and `pipeline.before_dead_letters`; the
+decisions query has `pipeline.amid_decisions` and `pipeline.before_outcomes`.
 
-Tasks of a batch write reach the first of them too.
+Tasks of a batch write reach the first one, too.
 
-Like the crash points of a replica's disk: off by default, set in the environment of the worker process, unsafe.
-At the same points a worker can pause instead, so that a test can kill its driver there: with
-`NYALA_PAUSE_POINT=name:file` it writes its pid into the file and waits; a paused worker never goes on.
+They are like the crash points of a replica's disk: off by default, set in the environment of the worker process,
+unsafe. A worker can also pause at such a point, so that a test can kill its driver then. With
+`NYALA_PAUSE_POINT=name:file` the worker writes its pid into the file, and waits until it ends; it never goes on.
 """
 
 from __future__ import annotations

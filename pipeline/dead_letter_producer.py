@@ -1,7 +1,7 @@
 """Produces the records that did not become rows as dead letters, inside the task.
 
-Production is at-least-once: a task that runs again produces them again under the same key, so a reader keeps one of
-each key.
+Production is at-least-once: a task that runs again produces them again, under the same key. So a reader keeps one
+letter of each key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Reads dead letters and publishes their records again, both in pages: there may be many, of up to 32 MiB each.
+"""Reads dead letters, and publishes their records again. Both work in pages, because there may be many letters, of up
+to 32 MiB each.
 
-A letter that was produced twice, because its task ran again, counts once: its key is its record's place in Kafka.
+If a task ran again, its letters are in the topic twice. Each counts once, because its key is the record's position in
+Kafka.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ PAGE_LETTERS_MAX = 500
 PAGE_BYTES_MAX = 16 << 20
 """Bounds the bytes of records that wait for Kafka's acknowledgement."""
 KEYS_REMEMBERED_MAX = 1_000_000
-"""Bounds the keys that are remembered: a doubled letter is found if there are fewer other letters between the two."""
+"""The most keys that are remembered. A repeated letter is found if fewer other letters are between the two."""
 FOREIGN = "FOREIGN"
 """The reason of a record in the dead-letter topic that is no dead letter: another program wrote it."""
 
 
 class LettersUnreadable(ReplicaError):
-    """The dead-letter topic could not be read to its end, or a record not published again; the text states what to
-    do."""
+    """The dead-letter topic could not be read to its end, or a record could not be published again. The text states
+    what to do."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def iterate_letters(
 ) -> Iterator[StoredDeadLetter]:
     """Yield the distinct letters of a table as of now, in the order of their topic; none if there is no such topic.
 
-    It keeps one answer of Kafka and KEYS_REMEMBERED_MAX keys in memory. QueryInterrupted if Kafka does not answer.
+    The memory is that of one answer of Kafka and of KEYS_REMEMBERED_MAX keys. QueryInterrupted if Kafka does not
+    answer.
     """
     topic = dead_letter_topic(table)
     check_reachable(bootstrap)
@@ -94,8 +97,8 @@ def letters_held(
     """Return table -> the number of records in its dead-letter topic, if there are any; in three requests for all
     tables.
 
-    Letters of a task that ran again count twice, and FOREIGN records count too; so the number of refused records is at
-    most this, apart from letters that were removed. QueryInterrupted if Kafka does not answer.
+    Letters of a task that ran again count twice, and FOREIGN records count, too. So the number of refused records is
+    not higher than this, except for letters that were removed. QueryInterrupted if Kafka does not answer.
     """
     check_reachable(bootstrap)
     try:
@@ -148,7 +151,7 @@ def letter_of(record: Any) -> StoredDeadLetter:
 
 
 class _Undecodable(NamedTuple):
-    """A record of which Kafka's client can decode nothing."""
+    """A record that Kafka's client cannot decode."""
 
     topic: str
     partition: int
@@ -190,9 +193,9 @@ def replay_letters(
     """Publish the letters' records again, to the topic they came from or to `topic`; returns how many Kafka
     acknowledged.
 
-    They go through the ingest query like any record: unless their defect was repaired before, they become dead letters
-    of their new offsets. The murmur2 partitioner sends a key to its former partition. Foreign ones are left out.
-    LettersUnreadable states how many were acknowledged before a failure.
+    They go through the ingest query like any record. Unless the cause was repaired before, they become dead letters
+    again, with their new offsets. The murmur2 partitioner sends a key to its former partition. Foreign letters are left
+    out. LettersUnreadable states how many were acknowledged before a failure.
     """
     check_reachable(bootstrap)
     published = 0
@@ -210,7 +213,7 @@ def replay_letters(
             producer.close(timeout=5)
     except KafkaError as error:
         raise LettersUnreadable(
-            f"{published} records were published again, then Kafka failed: {error}; some more may have been"
+            f"{published} records were published again, then Kafka failed: {error}. A few more may have been published"
         ) from error
     return published
 

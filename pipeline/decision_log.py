@@ -1,4 +1,4 @@
-"""Reads what was proposed, decided and done from the masters' topics, as events of `decision_story`.
+"""Reads proposals, decisions and outcomes from the masters' topics, as events of `decision_story`.
 
 Any client of Kafka may write to these topics. So a record that cannot be read is counted and left out.
 """
@@ -36,17 +36,18 @@ WAIT_S = 30.0
 """If no further record comes within this time, a topic counts as unreadable."""
 PAGE_RECORDS = 500
 IDLE_S = 10.0
-"""How often `follow` checks, if no record comes, whether Kafka answers and a missing topic was created."""
+"""If no record comes, `follow` checks at this interval whether Kafka answers, and whether a missing topic was
+created."""
 UNDECODABLE = "other bytes"
-"""Beside the values of `Fault`: what Kafka's client could not decode."""
+"""A reason beside the values of `Fault`: Kafka's client could not decode the record."""
 
 
 class DecisionLog:
     """The topics `proposals`, `decisions`, `outcomes` and `history` of one cluster, read once. A context manager.
 
-    `topic_prefix`: that of the cluster's masters. `wanted` chooses tablets by id. A record under another key is not
-    decoded, and not counted. `snapshots`: whether the configs in snapshots are events. `names`: of the
-    topics, without the prefix; () means all. QueryInterrupted if Kafka does not answer. Concurrency: one thread.
+    `topic_prefix`: that of the cluster's masters. `wanted` chooses tablets by id. Records of other tablets are neither
+    decoded nor counted. `snapshots`: whether the configs in snapshots become events. `names`: the topics, without the
+    prefix; () means all. QueryInterrupted if Kafka does not answer. Concurrency: one thread.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class DecisionLog:
                 yield found
 
     def _begin(self, since_us: int, newest: int) -> dict[TopicPartition, int]:
-        """Go to where reading begins; returns the end of each partition."""
+        """Move to the position at which reading begins; returns the end of each partition."""
         places = self._find_places()
         if not places:
             return {}

@@ -1,5 +1,5 @@
-"""What became of proposals and decisions, and of the configs of tablets, in the order of time, made of the records on
-the masters' topics. Pure."""
+"""Tells from the records of the masters' topics what happened, in the order of time: proposals, decisions, their
+outcomes, and the configs of tablets. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from nyala.replica.types import (
 
 TEXT_CHARS_MAX = 1_000
 CONFIG_CHARS_MAX = 4_000
-"""The most characters of a reason or a change that an event keeps, and of a config, because a foreign record may have
-64 KiB: 20,000 events have at most 200 MB. A config of seven members has 1,300."""
+"""The most characters that an event keeps of a reason or a change, and of a config. A foreign record may have 64 KiB;
+with these bounds, 20,000 events take at most 200 MB. A config of seven members has 1,300 characters."""
 
 
 class Step(StrEnum):
@@ -40,11 +40,12 @@ class Step(StrEnum):
     DONE = "DONE"
     FAILED = "FAILED"
     WITHDRAWN = "WITHDRAWN"
-    """The decision is needed no more: it was carried out, or the cluster has changed."""
+    """The decision is no longer needed: it was carried out, or the cluster has changed."""
     CONFIG = "CONFIG"
     """The masters have recorded a committed config of the tablet."""
     KNOWN = "KNOWN"
-    """A snapshot has a config that no CONFIG step told, because the history began later, or an event was lost."""
+    """A snapshot has a config for which there is no CONFIG step, because the history began later, or an event was
+    lost."""
     DROPPED = "DROPPED"
     GAP = "GAP"
     """Steps before this one were lost."""
@@ -68,7 +69,7 @@ _RANK = {
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One step of a change, as one record told it."""
+    """One step of a change, from one record."""
 
     at_us: int
     """Wall-clock time of the process that wrote the record. Clocks of processes differ."""
@@ -86,24 +87,24 @@ class Event:
     code: str = ""
     """The name of an outcome's code; empty if it is OK."""
     config: RaftConfig | None = None
-    """Of CONFIG and KNOWN; None if it is too large."""
+    """The config, for CONFIG and KNOWN; None if it is too large."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """One line of the story: an event, and the step since which `took_us` is measured; "" and None if it is not
-    known."""
+    """One line of the story: an event, and the step since which `took_us` is measured. They are "" and None if that
+    step is not known."""
 
     event: Event
     since: str = ""
     took_us: int | None = None
     cause: str = ""
-    """What changed the config, as far as it is known."""
+    """The cause of the change of the config, as far as it is known."""
 
 
 def event_of(record: Proposal | Decision | Outcome | HistoryEvent | None, tablet_id: str, at_us: int) -> Event:
-    """Return the event of a record that was written at `at_us`. None withdraws the decision of `tablet_id`. The events
-    of the history have a kind of `Step`, or are of decisions.
+    """Return the event of a record that was written at `at_us`. The record None withdraws the decision of `tablet_id`.
+    A record of the history has a kind of `Step`, or is about a decision.
 
     An outcome has a time of its own, because it is published later while Kafka is away.
     """
@@ -152,11 +153,11 @@ def story(events: Iterable[Event]) -> list[Told]:
     - of a withdrawal, since the last decision of its tablet;
     - of a config that contains a further decision, since that decision.
 
-    The history and the topic of decisions tell of one withdrawal each; the first one counts. A snapshot's config is a
-    step only if no other step told it.
+    A withdrawal is both in the history and in the topic of decisions; the first one counts. A snapshot's config is a
+    step only if no other step has that config.
 
-    An outcome never stands before its proposal or decision, although its writer's clock may be behind. Its time is not
-    known then. The order in which the events are given, and repetitions of them, change nothing.
+    An outcome never comes before its proposal or decision. If its writer's clock is behind, the time that it took is
+    not known. The order of `events`, and repetitions in it, do not change the result.
     """
     once: dict[tuple[object, ...], Event] = {}
     for event in sorted(set(events), key=_order):
@@ -206,7 +207,7 @@ def story(events: Iterable[Event]) -> list[Told]:
 
 
 def cause_of(before: RaftConfig | None, config: RaftConfig) -> str:
-    """Return what changed a tablet's config, as far as the two configs show it. Pure."""
+    """Return the cause of a change of a tablet's config, as far as the two configs show it. Pure."""
     if config.unsafe and (before is None or before.opid != config.opid):
         return "forced by an operator, without a majority"
     if before is None:
@@ -223,7 +224,7 @@ def cause_of(before: RaftConfig | None, config: RaftConfig) -> str:
 
 
 def without_beginning(told: Iterable[Told]) -> int:
-    """Return how many outcomes are of decisions that are not among the events."""
+    """Return the number of outcomes whose decisions are not among the events."""
     known = [each.event for each in told]
     decided = {_thing(event) for event in known if event.step is Step.DECIDED}
     outcomes = [e for e in known if e.subject is Subject.DECISION and e.step not in (Step.DECIDED, Step.WITHDRAWN)]
@@ -231,7 +232,7 @@ def without_beginning(told: Iterable[Told]) -> int:
 
 
 def _thing(event: Event) -> tuple[object, ...]:
-    """Return what an event is about: a proposal or a decision of a tablet; of a config, the last decision in it."""
+    """Return the subject of an event: a proposal or a decision of a tablet; for a config, the last decision in it."""
     if event.config is not None:
         return (
             Subject.DECISION,
@@ -242,8 +243,8 @@ def _thing(event: Event) -> tuple[object, ...]:
 
 
 def _identity(event: Event) -> tuple[object, ...]:
-    """Return a value that is equal for records of one event. A proposal or decision that its sender wrote again, in
-    doubt whether Kafka has it, has another time."""
+    """Return a value that is equal for all records of one event. If a sender did not know whether Kafka has a proposal
+    or decision, it wrote it again, with another time."""
     return _thing(event) if event.step in _BEGINS.values() else (event,)
 
 

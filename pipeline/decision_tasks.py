@@ -1,7 +1,7 @@
 """The two kinds of tasks of the decisions query: one reads a Kafka partition, the other carries decisions out.
 
-Between them Spark brings all decisions of one target server together into one task, so that a bound on the decisions
-that are under way at a server holds for the whole query.
+Between them, Spark sends all decisions for one target server to one task. So a bound on the decisions under way at a
+server holds for the whole query.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .task_producer import TaskProducer
 
 NO_CEILING = 1 << 63
 BOUNDS = Bounds(workers=16, per_target_max=4, start_within_s=120.0, retry_for_s=20.0)
-"""Of one task. A server that does not answer keeps four threads, so four of them stop a task, for a minute at most. A
-decision ends as FAILED after `retry_for_s`, and the masters decide anew. The later records of the topic wait for the
-end of the micro-batch, so it must end: `start_within_s` and one attempt bound it."""
+"""The bounds of one task. A server that does not answer holds four threads, so four such servers stop a task, for a
+minute at most. A decision ends as FAILED after `retry_for_s`, and the masters decide anew. Later records of the topic
+wait for the end of the micro-batch, so it must end: `start_within_s` and the limit of one attempt bound its time."""
 TEXT_CHARS_MAX = 300
 
 DECISION, TERM, SKIPPED, MASTERS = "decision", "term", "skipped", "masters"
-"""Kinds of rows between tasks and to the driver: a decision with its target, key and value; the catalog term of a key,
-if it rose; how many records were skipped, with a reason; the term that the masters have reached. The results of
-outcomes are further kinds."""
+"""The kinds of rows between tasks, and from tasks to the driver: a decision with its target, key and value; the catalog
+term of a key, if it rose; the number of records that were skipped for one reason; the term that the masters have
+reached. The results of outcomes are further kinds."""
 _COLUMNS = {
     "kind": ("string", pa.string()), "target": ("string", pa.string()), "key": ("binary", pa.binary()),
     "value": ("binary", pa.binary()), "number": ("bigint", pa.int64()), "text": ("string", pa.string()),
@@ -82,9 +82,9 @@ def newest(
     """Return the decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
 
     `terms`: the highest catalog term of each key so far; this function updates it. A decision of a lower term is left
-    out, because a deposed master wrote it, or wrote it earlier. A term above `term_max`, which is the masters' own, is
-    of no master: such a decision is left out, and so is a record that is no decision. `skip` is called with the offset
-    and the reason of each.
+    out, because a deposed master wrote it, or wrote it earlier. `term_max` is the masters' own term: no master wrote a
+    decision of a higher term, so such a decision is left out. A record that is no decision is left out, too. `skip` is
+    called with the offset and the reason of each of these.
     """
     in_force: dict[bytes, tuple[int, Decision]] = {}
     for key, value, offset in sorted(records, key=lambda record: record[2]):
@@ -95,7 +95,7 @@ def newest(
         if isinstance(decision, Unusable):
             skip(offset, decision.reason)
         elif decision.catalog_term > term_max:
-            skip(offset, f"no master has reached the catalog term {decision.catalog_term}, they are at {term_max}")
+            skip(offset, f"no master has reached the catalog term {decision.catalog_term}: they are at {term_max}")
         elif key is not None and decision.catalog_term >= terms.get(key, 0):
             terms[key] = decision.catalog_term
             in_force[key] = (offset, decision)
@@ -109,7 +109,7 @@ def term_of(key: bytes | None, value: bytes | None) -> int:
 
 
 def read_decisions(plan: DecisionsPlan, batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield the decisions in force of one Kafka partition's records, with the server that bears the work of each; the
+    """Yield the decisions in force of one Kafka partition's records, each with the server that does its work. It is the
     function for `mapInArrow` over (key, value, offset).
 
     A key stays in one Kafka partition, so one task sees all records of a tablet, in order.

@@ -30,10 +30,12 @@ from .topics import Topics
 
 _log = logging.getLogger("nyala.pipeline")
 RECORDS_MAX = 10_000
-"""The records of one micro-batch: they bound what the driver collects, and how long later records wait."""
+"""The most records of one micro-batch. They bound the rows that the driver collects, and the time that later records
+wait."""
 TERMS_KEPT_MAX = 100_000
-"""The keys whose catalog terms are kept from one micro-batch to the next. A deposed master's record comes within its
-producer's time-out, minutes after the decision that replaces it. Those of forgotten keys are refused by the leaders."""
+"""The most keys whose catalog terms are kept from one micro-batch to the next. A deposed master's record comes within
+its producer's time-out, at most minutes after the decision that replaces it. If its key was forgotten by then, the
+tablet's leader refuses it."""
 EXAMPLES_MAX = 8
 
 
@@ -70,23 +72,23 @@ class DecisionsOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionsProgress:
-    """What one micro-batch did: how many decisions ended with each result, and how many records were skipped."""
+    """The counts of one micro-batch: how many decisions ended with each result, and how many records were skipped."""
 
     results: Mapping[str, int]
     duration_s: float = 0.0
     skipped: int = 0
     examples: tuple[str, ...] = ()
-    """Of the decisions that were not done and of the skipped records, one of each task and kind, EXAMPLES_MAX at
+    """Examples of decisions that were not done, and of skipped records: one for each task and kind, EXAMPLES_MAX at
     most."""
 
     def line(self) -> str:
-        """Return it for people, in one line."""
+        """Return the counts as one line for operators."""
         counts = [f"{count} {result}" for result, count in sorted(self.results.items())]
         counts += [f"{self.skipped} records skipped"] * (self.skipped > 0)
         return "; ".join([f"decisions in {self.duration_s:.1f} s: {', '.join(counts)}", *self.examples])
 
     def json(self) -> str:
-        """Return it for programs, as one JSON object."""
+        """Return the counts as one JSON object, for programs."""
         return json.dumps({"event": "decisions", **asdict(self)})
 
 
@@ -97,7 +99,7 @@ def with_terms(kept: Mapping[bytes, int], risen: Mapping[bytes, int], most: int)
 
 
 class DecisionsQuery:
-    """One run of the query. `report` receives what each micro-batch did. Concurrency: as IngestQuery."""
+    """One run of the query. `report` receives each micro-batch's DecisionsProgress. Concurrency: as IngestQuery."""
 
     def __init__(
         self, spark: Any, options: DecisionsOptions, report: Callable[[DecisionsProgress], None] = lambda _: None
@@ -109,7 +111,7 @@ class DecisionsQuery:
         self._failure: BaseException | None = None
         self._stopping = threading.Event()
         self._security = security_of(options.kafka)
-        parse_masters(options.masters)  # an error in it is one of this command line, not of a task
+        parse_masters(options.masters)  # an error in them ends the job here, and not a task later
         self._terms: dict[bytes, int] = {}
         self._term_known = 0
         self.skipped = 0
@@ -166,7 +168,7 @@ class DecisionsQuery:
         return (writer.trigger(availableNow=True) if options.available_now else writer).start()
 
     def _micro_batch(self, rows: Any, _: int) -> None:
-        # Half of the slots: an ingest query in the same driver goes on while a task waits for a server.
+        # Half of the slots, so that an ingest query in the same driver goes on while tasks wait for servers.
         tasks = max(1, self._spark.sparkContext.defaultParallelism // 2)
         plan, began = self._plan(), time.monotonic()
         try:

@@ -1,4 +1,5 @@
-"""Turns one Arrow batch of Kafka records into batches of rows in offset order, and the records that are no rows.
+"""Turns one Arrow batch of Kafka records into batches of rows in offset order, and faults for the records that are no
+rows.
 
 Every record is in exactly one of the two. The rows' batches have the table's columns, `__op` and `__offset`.
 """
@@ -55,7 +56,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How one writer schema is read. `refusal`: why none of its rows can be rows of the table."""
+    """The plan to read one writer schema. `refusal`: the reason why none of its rows can be rows of the table."""
 
     fields: tuple[Field, ...]
     refusal: tuple[RowCode, str] | None = None
@@ -76,7 +77,7 @@ def _parsed(avro_json: str) -> tuple[object, bytes] | None:
 
 @lru_cache(maxsize=256)
 def _tell_unusable(begins: str, why: str) -> None:
-    """Note it once in a process, because each task has a decoder of its own."""
+    """Log it once in a process, because each task has a decoder of its own."""
     what = "a stored writer schema is no Avro schema, so its records become dead letters (UNKNOWN_SCHEMA): %s: %s"
     _log.warning(what, begins, why)
 
@@ -151,7 +152,7 @@ class RowDecoder:
                 self._plans[fingerprint_id(parsed[1]) if single else writer.registry_id] = self._plan_of(parsed[0])
 
     def _plan_of(self, parsed: object) -> _Plan:
-        """Return how to read this writer schema, or why none of its rows fits; made once for each writer schema."""
+        """Return the plan for this writer schema. It is made once for each writer schema."""
         try:
             fields = plan(parsed)
         except UnsupportedSchema as error:
@@ -250,7 +251,7 @@ class RowDecoder:
         self, parts: dict[int, dict[str, Any]], groups: I64, keys: Any, ops: Any, code: Any, column: Any, offsets: I64,
         has_value: Any,
     ) -> Decoded:  # fmt: skip
-        """Cut the good rows into runs of one group; a delete by a null value joins the run around it."""
+        """Cut the good rows into runs of one group. A delete by a null value joins the run before or after it."""
         out = Decoded()
         for pos in np.flatnonzero(code).tolist():
             out.faults.append(Fault(int(offsets[pos]), RowCode(int(code[pos])), str(column[pos])))
@@ -288,8 +289,8 @@ class RowDecoder:
 
 
 def _fill(groups: I64) -> I64:
-    """Replace each -1 by the group before it, or, at the beginning, by the first group after it; if all are -1 they
-    stay so."""
+    """Replace each -1 by the group before it; at the beginning, by the first group after it. If all are -1, they
+    stay."""
     known = np.flatnonzero(groups >= 0)
     if not known.size:
         return groups

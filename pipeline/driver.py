@@ -1,7 +1,7 @@
-"""Ends a job's driver: in order at SIGTERM, and when Spark's JVM has ended; always within a bound.
+"""Ends a job's driver in order at SIGTERM and after the end of Spark's JVM, always within a bounded time.
 
-Under spark-submit the driver is two processes, Spark's JVM and its child, this interpreter. The JVM ends by itself when
-its interpreter has ended; this module does the reverse.
+Under spark-submit the driver is two processes: Spark's JVM, and its child, this interpreter. The JVM ends by itself
+after its interpreter. This module makes the interpreter end after the JVM.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def end_in_order(within_s: float = END_WITHIN_S) -> None:
     ending = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        # After the group's SIGTERM the JVM dies too: that must not interrupt the orderly end.
+        # After a SIGTERM to the process group the JVM ends, too. That must not interrupt the orderly end.
         if not ending.is_set():
             ending.set()
             bound = threading.Timer(within_s, _end_now, [within_s])
@@ -61,6 +61,6 @@ def _end_with(parent: int) -> None:
 
 
 def _end_now(within_s: float) -> None:
-    print(f"nyala: something did not end within {within_s:g} s and is cut off", file=sys.stderr, flush=True)
+    print(f"nyala: the job did not end within {within_s:g} s, so it is cut off", file=sys.stderr, flush=True)
     faulthandler.dump_traceback()
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Reasons for which a query ends: those that an operator must resolve, and those that pass by themselves."""
+"""The errors with which a query ends: those that an operator must resolve, and those that pass by themselves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _MARK = re.compile(r"nyala task \[(fatal|retryable)\]: (.*)")
 
 
 class QueryRefused(ReplicaError):
-    """The query must not run, or must not go on, until an operator has done what the text demands. Never restarted."""
+    """The query must not run, or must not go on, until an operator has done what the text demands. It is never
+    restarted."""
 
 
 class QueryInterrupted(ReplicaError):
@@ -53,7 +54,8 @@ def of_refusal(error: Refused) -> QueryRefused | QueryInterrupted:
 
 
 def of_spark(error: BaseException) -> QueryRefused | QueryInterrupted:
-    """Return the query's error for an exception that came through Spark; one without our marks counts as temporary."""
+    """Return the query's error for an exception that came through Spark. An exception without `TaskFailed`'s marks
+    counts as temporary."""
     if isinstance(error, QueryRefused | QueryInterrupted):
         return error
     if isinstance(error, Refused):
@@ -67,7 +69,7 @@ def of_spark(error: BaseException) -> QueryRefused | QueryInterrupted:
 
 
 UNKNOWN_TOPIC = "UnknownTopicOrPartitionException"
-"""Part of Spark's error if the topic is gone, or if a broker that has just started does not know it yet."""
+"""A part of Spark's error if the topic is gone, or if a broker that has just started does not know it yet."""
 _FATAL_SIGNS = (
     "KafkaDataLoss",
     "KAFKA_DATA_LOSS",

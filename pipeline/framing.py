@@ -1,6 +1,7 @@
-"""How a record's value names its writer schema: a declared property of a table's source, never guessed.
+"""The framing of records' values, by which a value names its writer schema. A table's source declares it; it is never
+guessed.
 
-A bare datum can begin with any bytes, also with those of another framing, so the bytes alone decide nothing.
+A bare datum can begin with any bytes, even with those of another framing, so the bytes alone do not show the framing.
 """
 
 from __future__ import annotations

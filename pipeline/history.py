@@ -11,27 +11,27 @@ from nyala.replica.types import ZERO_OPID, EventKind, HistoryEvent, Member, OpId
 ENTRIES_MAX = 500_000
 """The most entries that a replay keeps, some 150 MB."""
 SNAPSHOTS_MAX = 1_000
-"""One is made each day, and one at each election of the masters."""
+"""The most snapshots that a replay keeps. The masters make one each day, and one at each election."""
 MEMBERS_MAX = 100_000
 _OF_ENTRIES = (EventKind.CONFIG, EventKind.DROPPED)
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What the events say. It is proven from `begins` on if `missing` is empty."""
+    """The result of a replay. If `missing` is empty, it is proven that no change after `begins` is missing."""
 
     configs: Mapping[str, RaftConfig]
     """By id, the config of each tablet that is not dropped."""
     begins: OpId | None
     """The position of the masters' catalog at which the oldest complete snapshot began; None if there is none."""
     until: OpId
-    """The last position of the catalog of which an event tells."""
+    """The last position of the catalog that an event names."""
     missing: tuple[OpId, ...]
-    """The entries of the catalog after `begins` that changed configs, and of which not all events are there. Sorted."""
+    """The entries of the catalog after `begins` that changed configs and of which events are missing. Sorted."""
 
 
 class Difference(StrEnum):
-    """How the config that the history has of a tablet differs from the one in the masters' catalog."""
+    """A tablet whose config in the history differs from the one in the masters' catalog."""
 
     OTHER_CONFIG = "OTHER_CONFIG"
     NOT_IN_CATALOG = "NOT_IN_CATALOG"
@@ -39,7 +39,7 @@ class Difference(StrEnum):
 
 
 def differences(history: Mapping[str, RaftConfig], catalog: Mapping[str, RaftConfig]) -> dict[str, Difference]:
-    """Return how the two differ, by id of the tablet, sorted; empty if they are equal."""
+    """Return the differences of the two, sorted by the id of the tablet; empty if they are equal."""
     found = {}
     for tablet_id in sorted(history.keys() | catalog.keys()):
         if tablet_id not in catalog:
@@ -90,16 +90,17 @@ class _Entry:
 
 
 class Replay:
-    """Replays events one by one. Their order, and repetitions of them, change nothing.
+    """Replays events one by one. Their order, and repetitions of them, do not change the result.
 
-    1. The newest event of a tablet, by its position in the masters' catalog, has the tablet's config.
-    2. A tablet that the newest complete snapshot does not have, and of which no later event tells, is gone.
-    3. Each entry of the catalog that changed configs names the one before it, and how many tablets it changed; each
-       snapshot names the last one before it. An entry that is named and is not there is missing.
+    1. The tablet's config is that of its newest event, by position in the masters' catalog.
+    2. A tablet is gone if the newest complete snapshot does not have it, and no later event is about it.
+    3. The events of each entry of the catalog that changed configs name the entry before it that did so, and how many
+       tablets it changed. Each snapshot names the last such entry before it. An entry that is named and has no events
+       is missing.
 
     Memory: a config for each tablet, some 200 bytes for each entry that changed one, and one byte for each tablet of
-    each snapshot. Of more than ENTRIES_MAX entries or SNAPSHOTS_MAX snapshots, it forgets the older half: it proves
-    less then, and has the same configs.
+    each snapshot. If there are more than ENTRIES_MAX entries or SNAPSHOTS_MAX snapshots, it forgets the older half.
+    Then it has the same configs, but proves them from a later position on.
     """
 
     def __init__(self) -> None:
@@ -136,7 +137,7 @@ class Replay:
             self._snapshots = {one: self._snapshots[one] for one in newest[SNAPSHOTS_MAX // 2 :]}
 
     def result(self) -> Replayed:
-        """Return what the events say that were added until now."""
+        """Return the result of the events that were added so far."""
         begun = [one.began for one in self._snapshots.values() if one.began is not None]
         complete = [(one.began, one.seen) for one in self._snapshots.values() if one.began is not None and one.complete]
         whole = sorted(complete, key=lambda each: (each[0].catalog_opid, each[0].at_us, each[0].snapshot_id))
@@ -170,7 +171,7 @@ class Replay:
 
 
 def fold(events: Iterable[HistoryEvent]) -> Replayed:
-    """Return what the events say, as `Replay` does."""
+    """Return the result of a `Replay` of these events."""
     replay = Replay()
     for event in events:
         replay.add(event)
@@ -180,9 +181,9 @@ def fold(events: Iterable[HistoryEvent]) -> Replayed:
 def _missing(
     entries: Mapping[OpId, _Entry], begun: Iterable[HistoryEvent], first: HistoryEvent | None
 ) -> tuple[OpId, ...]:
-    """The entries after the oldest complete snapshot that are named, and are not there with all tablets that they
-    changed. An entry that does not name the one before it, as the first one of a rebuilt catalog, stands for what is
-    missing before it."""
+    """The entries after the oldest complete snapshot that are named, but of which events are missing. If an entry does
+    not name the one before it, like the first one of a rebuilt catalog, it is listed itself, because entries before it
+    may be missing."""
     begins, last = (first.catalog_opid, first.after) if first is not None else (ZERO_OPID, ZERO_OPID)
     missing = {event.after for event in begun if event.after > begins and event.after not in entries}
     for opid, entry in sorted(entries.items()):

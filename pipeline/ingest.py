@@ -1,8 +1,9 @@
 """The ingest query: stock Kafka source -> foreachBatch -> one sending task per Kafka partition.
 
-Order of one micro-batch: the query checks that the topic is the one it opened; tablets or the dead-letter topic
-acknowledge every task's records; the query checks the topic again; the catalog's `done` moves; Spark commits. After a
-death between any two of these steps the micro-batch is replayed, and the tablets' ledgers drop what they have.
+A micro-batch has these steps. The query checks that the topic is the one it opened. Tablets or the dead-letter topic
+acknowledge every task's records. The query checks the topic again. The catalog's `done` moves. Spark commits. If the
+query dies between any two of these steps, the micro-batch is replayed, and the tablets' ledgers drop the rows that they
+have.
 """
 
 from __future__ import annotations
@@ -73,9 +74,10 @@ class IngestOptions:
     isolation: str = "read_committed"
     lease_s: float = 30.0
     owner_wait_s: float = 40.0
-    """How long the query waits for another owner's lease to end; longer than a lease, so that a dead owner's ends.
+    """The longest wait for another owner's lease to end. It is longer than a lease, so that a dead owner's lease ends
+    meanwhile.
 
-    There is no wait for a dead owner on this machine, nor for a live one, which renews its lease."""
+    The query does not wait if the owner is certainly dead, on this machine, or if it renews its lease."""
     owner_run: str = field(default_factory=new_owner_run)
     """The id of this run in the catalog: a new one in each process, the same for restarts with the same options."""
     accept_partitions: int = 0
@@ -84,13 +86,14 @@ class IngestOptions:
     dead_letters_max: int | None = None
     """The query ends after more dead letters than this in one run."""
     ignore_null: bool = False
-    """Whether upserts and updates leave a column whose value is null as it is: no event can then make a value null."""
+    """Whether upserts and updates leave a column whose value is null as it is. If so, no event can make a value
+    null."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     send_deadline_s: float = SEND_DEADLINE_S
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
-    """How long each Kafka client waits for a broker that does not answer; then the run ends and is restarted."""
+    """The time that each Kafka client waits for a broker that does not answer. Then the run ends and is restarted."""
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """More options for Spark's Kafka source; those for logging in hold for all of the query's clients."""
+    """Further options for Spark's Kafka source. Those for logging in hold for all of the query's Kafka clients."""
 
     def __post_init__(self) -> None:
         check(self.starting in ("earliest", "latest"), "starting is earliest or latest", starting=self.starting)
@@ -142,8 +145,8 @@ class IngestQuery:
     def run(self) -> None:
         """Run until the query ends. QueryRefused: an operator must act; QueryInterrupted: start another run.
 
-        The lease is released however the run ends, also on SystemExit at any moment. Another query that takes it before
-        the next run replaces this one safely, because a query writes only under its lease.
+        The lease is released however the run ends, even by a SystemExit at any moment. Another query may take it before
+        the next run of this one. That is safe, because a query writes only under its lease.
         """
         try:
             with interrupted_in_order(self._spark, self._stopping):
@@ -255,7 +258,7 @@ class IngestQuery:
             .option("kafka.bootstrap.servers", options.bootstrap)
             .option("subscribe", self._topic.topic)
         )
-        # Spark uses it only without a checkpoint: then the catalog's `done` is the beginning.
+        # Spark uses it only if there is no checkpoint. Then reading begins at the catalog's `done`.
         reader = reader.option("startingOffsets", begin).option("includeHeaders", "true")
         reader = reader.option("kafka.isolation.level", options.isolation).option("failOnDataLoss", "true")
         # The consumer returns 500 records at a time by default, and each return has a cost.

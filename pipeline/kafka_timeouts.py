@@ -1,7 +1,7 @@
-"""How long the pipeline's Kafka clients, in Python and in Spark, wait for a broker that does not answer.
+"""The time-outs of the pipeline's Kafka clients, in Python and in Spark, for a broker that does not answer.
 
-One number sets all timeouts; after that time the job decides what to do. At the default, each client has about the time
-of its own defaults.
+One number sets all time-outs; after that time the job decides what to do. With the default number, each client has
+about its own default time-outs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ CLOSE_TIMEOUT_S = 2.0
 RECONNECT_MS_MAX = 5_000
 OFFSET_ATTEMPTS = 6
 OFFSET_ATTEMPT_MS_MIN = 2_000
-"""The driver of Spark asks for offsets so many times, and waits for each answer so long at least. At the default, the
-brokers have agreed on the new leaders of a broker that died within the first attempt."""
+"""Spark's driver asks for offsets this many times, and waits for each answer at least this long. With the default, if a
+broker dies, the others have agreed on new leaders of its partitions within the first attempt."""
 
 
 def client_options(timeout_s: float) -> dict[str, Any]:
@@ -30,8 +30,8 @@ def client_options(timeout_s: float) -> dict[str, Any]:
 
 
 def producer_options(timeout_s: float) -> dict[str, Any]:
-    """Return the options of kafka-python's producer: acks=all, without doubles, and the whole time for one record with
-    its retries."""
+    """Return the options of kafka-python's producer: acks=all, idempotent, and the whole time for one record with its
+    retries."""
     whole = int(timeout_s * 1000)
     return {
         **client_options(timeout_s),
@@ -46,8 +46,8 @@ def spark_options(timeout_s: float) -> dict[str, str]:
     """Return the options of Spark's Kafka source. Its driver asks for offsets several times within the time, and its
     tasks poll for twice the time.
 
-    Kafka's admin client asks the broker that led a partition when the request began until the request's time is over,
-    also when that broker is gone and another one leads. Each attempt of Spark has a new client, which asks the new
+    Until a request's time is over, Kafka's admin client asks the broker that led the partition when the request began,
+    even if that broker is gone and another one leads. Each attempt of Spark has a new client, which asks the new
     leader.
     """
     whole = int(timeout_s * 1000)
@@ -61,8 +61,8 @@ def spark_options(timeout_s: float) -> dict[str, str]:
 
 
 def check_reachable(bootstrap: str) -> None:
-    """Raise QueryInterrupted at once if no broker listens, because a client whose constructor fails leaves a thread
-    running.
+    """Raise QueryInterrupted at once if no broker listens. It is checked before a client is made, because a client
+    whose constructor fails leaves a thread running.
 
     QueryRefused for text that is no address.
     """

@@ -27,7 +27,8 @@ from .topics import TopicIdentity
 POLL_S = 1.0
 """The time between two attempts to take sources that another run owns."""
 RELEASE_TIMEOUT_S = 5.0
-"""The time to release the lease when the query ends, because a stop must not wait for masters that do not answer."""
+"""The longest time to release the lease when the query ends, because a stop must not wait for masters that do not
+answer."""
 
 
 @dataclass(eq=False)
@@ -46,7 +47,7 @@ class SourceLease:
     ) -> None:
         """Take the sources: all that `opens` names, or none.
 
-        If another run owns one, its lease is released if its process is certainly gone. Otherwise this waits for the
+        If another run owns one, and its process is certainly gone, its lease is released. Otherwise this waits for the
         end of the lease. Refused(SOURCE_OWNED) after `wait_s`, at `stopping`, or as soon as the owner renews its lease;
         any other refusal is the master's, at once.
         """
@@ -81,8 +82,9 @@ class SourceLease:
     def advance(self, ends: Mapping[int, int], *, release: bool = False) -> None:
         """Move `done` to `ends` and renew the lease, or release it. It must succeed before Spark commits.
 
-        Every partition is named, moved or not: the catalog renews or releases those that are named, and refuses those
-        that are lost. Refused(SOURCE_OWNED, STALE_GENERATION), or QueryRefused if the table was dropped: nothing moved.
+        Every partition is named, even if its `done` does not move: the catalog renews or releases the leases of the
+        named ones, and refuses if another run has one of them. Refused(SOURCE_OWNED, STALE_GENERATION), or QueryRefused
+        if the table was dropped: nothing moved.
         """
         moved = {
             partition: Position(self.positions[partition].generation, end)
@@ -108,7 +110,7 @@ class SourceLease:
         self.positions.update(moved)
 
     def renew_until(self, stopping: threading.Event, refused: Callable[[QueryRefused], None]) -> None:
-        """Renew the lease three times in its length, until `stopping`. An error that passes by itself is ignored.
+        """Renew the lease three times within its duration, until `stopping`. An error that passes by itself is ignored.
 
         If another run has the sources, or the table was dropped, the renewal ends with one call of `refused`.
         """
@@ -122,7 +124,7 @@ class SourceLease:
                     return
 
     def release(self) -> None:
-        """Release the lease, if it is held. If that fails, the lease ends by its time."""
+        """Release the lease, if it is held. If that fails, the lease expires."""
         if not self.positions:
             return
         with suppress(Refused, QueryRefused):

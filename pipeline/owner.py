@@ -1,5 +1,5 @@
-"""The id of one run of a job, which owns sources. It names the place of the run, so that other runs can find out
-whether it can be alive.
+"""The id of one run of a job, under which the run owns sources. It names the process of the run, so that other runs can
+find out whether that process may be alive.
 
 Its form is `host/pid/start-machine-random`. The catalog compares it as text only. A run that is killed leaves its lease
 behind. A query on the same machine sees by the id that the process is gone, and need not wait for the end of the lease.
@@ -65,7 +65,8 @@ def _machine(proc: Path) -> str:
 
 
 def _start_of(pid: int, proc: Path) -> int | None:
-    """Return the start of the process, None if there is none or it is dead and only not yet waited for."""
+    """Return the start of the process; None if there is none, or if it is dead and its parent has not waited for it
+    yet."""
     try:
         text = (proc / str(pid) / "stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the jobs that plan have in common: their options, and the rounds of planning, proposing and waiting."""
+"""The common parts of the jobs that plan: their options, and the rounds of planning, proposing and waiting."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def say(text: str) -> None:
 def run_rounds(parser: argparse.ArgumentParser, options: Callable[[argparse.Namespace], RebalanceOptions]) -> int:
     """Run one or several rounds, each with a plan of its own; return the job's exit status.
 
-    0: planned, proposed or, with --wait, all done. 2: with --wait, some moves were refused, failed or still wait,
-    moves were left out by the caps, tablets were left alone because they are not settled or because no other server can
-    take them, or the last of several rounds still had something to move. 1: the job could not run.
+    0: the moves are planned and proposed, and with --wait all are done. 1: the job could not run. 2: with --wait, not
+    all is done: some moves were refused, failed or still wait; the caps left moves out; some tablets are not settled,
+    or no other server can take them; or the last of several rounds still had moves to propose.
     """
     log_to_stderr(logging.WARNING)
     given = parsed(parser)

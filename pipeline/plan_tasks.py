@@ -1,7 +1,7 @@
 """The tasks of a job that plans: some read and check the reports, one gets all of them and plans.
 
-Spark carries the reports from task to task, so the driver gets the result alone. The plan is made by one task, because
-each move is chosen for the layout after the moves before it.
+Spark passes the reports from task to task, so the driver gets only the result. One task makes the plan, because each
+move is chosen for the layout after the moves before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 REPORTS_PER_LIST = 500
-"""Spark passes on so many reports as one value: words that they have in common are sent once."""
+"""The number of reports that Spark passes on as one value, so that words which they have in common are sent once."""
 
 
 def newest_reports(rows: Iterable[tuple[bytes | None, bytes | None, int]]) -> Iterator[list[Report]]:

@@ -1,4 +1,4 @@
-"""Publish row events the way the ingest query expects them: keyed, murmur2-partitioned, idempotent, acks=all.
+"""Publishes row events as the ingest query expects them: keyed, murmur2-partitioned, idempotent, acks=all.
 
 kafka-python does about 20,000 records a second; with `bulk=True` confluent-kafka, an optional extra, does ten times
 that. librdkafka's default partitioner differs from Java's and kafka-python's, so it is always set here: two
@@ -40,7 +40,8 @@ from .topics import Topics
 _IN_FLIGHT_POLL_EVERY = 1000
 _ROW_SHOWN_MAX = 200
 _MESSAGE_BYTES_MAX = 32 << 20
-"""More than any topic of rows takes: the broker decides, and its reason reaches the caller of `flush`."""
+"""The largest request of the producer, which is more than any topic of rows takes. So the broker decides, and its
+reason reaches the caller of `flush`."""
 
 
 class RowMisfit(Refused, ValueError):
@@ -230,7 +231,8 @@ def _write(out: io.BytesIO, schema: Any, datum: Mapping[str, object], row: Mappi
 
 
 def _check_size(encoded: io.BytesIO, datum: Mapping[str, object], what: str, most: int) -> None:
-    """RowMisfit if no table holds the datum for the bytes of its texts and bytes; a shorter datum is not measured."""
+    """Raise RowMisfit if the datum's texts and bytes are longer than any table accepts. If the whole datum is shorter
+    than that, they are not measured."""
     if encoded.tell() <= most:
         return
     values = (value.encode() if isinstance(value, str) else value for value in datum.values())
@@ -245,8 +247,8 @@ def _shown(row: Mapping[str, object]) -> str:
 
 
 def _need_topic(bootstrap: str, topic: str, security: KafkaSecurity) -> None:
-    """Raise Refused if there is no such topic, QueryInterrupted if no broker answers: a producer would wait for a
-    minute and then raise an error of its library."""
+    """Raise Refused if there is no such topic, QueryInterrupted if no broker answers. Without this check a producer
+    would wait for a minute, and then raise an error of its library."""
     topics = Topics(bootstrap, security=security)
     try:
         if not topics.is_there(topic):

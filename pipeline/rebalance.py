@@ -1,7 +1,8 @@
 """Rebalancing and placement as Spark batch jobs: reports -> a plan -> proposals -> their outcomes.
 
 Spark's tasks read the compacted `reports` topic, keep the newest report of each tablet and server, and plan by the
-policy's pure functions, which the masters call too. The driver gets the plan, without the tablets that it was made of.
+policy's pure functions, which the masters call, too. The driver gets the plan, but not the tablets for which it was
+made.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from .topics import Topics
 _log = logging.getLogger("nyala.pipeline")
 OUTCOMES_PER_POLL = 500
 POLL_S = 1.0
-"""The seconds between two readings of the reports while tablets have to settle first."""
+"""The seconds between two readings of the reports, while the job waits for tablets to settle."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +108,11 @@ class RebalanceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementOptions(RebalanceOptions):
-    """Options of one placement: what is placed. At least one of `tables`, `under_replicated`, `spread` and `drain` is
-    given; all stable."""
+    """Options of one placement. At least one of `tables`, `under_replicated`, `spread` and `drain` says what is placed;
+    all stable."""
 
     tables: tuple[str, ...] = ()
-    """Names of the tables to place: nothing of other tables is moved."""
+    """The names of the tables to place. Replicas of other tables do not move."""
     under_replicated: bool = False
     """Whether replicas that failed get a place on another server."""
     spread: bool = False
@@ -156,8 +157,8 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Plan:
-    """Moves for a view, which was made of `inputs`. `names`: table names by table id; `subject`: the ids of the tables
-    that the plan is about, none for all; the rest as of `Moves`."""
+    """Moves for a view, which was made of `inputs`. `names`: table names by table id. `subject`: the ids of the tables
+    that the plan is about, none for all. The other fields are those of `Moves`."""
 
     plan_id: str
     view: ClusterView
@@ -170,7 +171,7 @@ class Plan:
     replica_bound: int | None = None
     leader_bound: int | None = None
     deadline_us: int = 0
-    """The wall-clock time after which the masters give up what is not done; 0: never."""
+    """The wall-clock time after which the masters give up moves that are not done; 0: never."""
 
     def without_tablets(self, deadline_us: int = 0) -> Plan:
         """Return this plan with this deadline, and with numbers instead of tablets: the driver gets no more."""
@@ -182,7 +183,7 @@ class Plan:
 
     @cached_property
     def numbers(self) -> Numbers:
-        """Return what is told of the view's tablets."""
+        """Return the numbers of the view's tablets, for operators."""
         tablets = self.view.tablets
         leaders = Counter(t.leader_uuid for t in tablets)
         return Numbers(len(tablets), replica_load(self.view), leaders, skews(self.view))
@@ -218,13 +219,13 @@ class Plan:
 
     @property
     def complete(self) -> bool:
-        """Return whether nothing remains to be planned once the moves are done."""
+        """Return whether no further plan is needed once the moves are done."""
         return not (self.unsettled or self.stuck or self.left_out or self.leaders_left_out)
 
 
 def planned_of(options: RebalanceOptions, now_us: int, reports: Iterable[Report]) -> Plan | Inputs | QueryRefused:
-    """Return the plan for these reports, without their tablets; the inputs if they lack something, or why no plan can
-    be made. Runs in a task, and is pure but for the plan's id."""
+    """Return the plan for these reports, without their tablets. If reports are missing, it returns the inputs; if no
+    plan can be made, the reason. It runs in a task, and is pure except for the plan's id."""
     inputs = inputs_of(reports, now_us)
     if inputs.lacks:
         return replace(inputs, records=())
@@ -235,7 +236,7 @@ def planned_of(options: RebalanceOptions, now_us: int, reports: Iterable[Report]
 
 
 def plan_of(options: RebalanceOptions, inputs: Inputs, now_us: int) -> Plan:
-    """Return the moves that these inputs need; QueryRefused as of `Rebalancer.plan`."""
+    """Return the moves that these inputs need; QueryRefused as in `Rebalancer.plan`."""
     drained = servers_of(options.drain, {each.server_uuid for each in inputs.records} - {""})
     view = view_of_reports(inputs.records, now_us, drained)
     names = {each.table_id: each.table_name for each in inputs.records if each.tablet_id}
@@ -267,7 +268,7 @@ class Rebalancer:
         self._security = security_of(options.kafka)
 
     def planned(self, now_us: int) -> Plan | Inputs | QueryRefused:
-        """Return what `planned_of` makes of the reports that are in the topic now, without tablets and records.
+        """Return the result of `planned_of` for the reports that are in the topic now, without tablets and records.
 
         QueryRefused if there is no such topic, QueryInterrupted if Kafka does not answer.
         """
@@ -306,7 +307,7 @@ class Rebalancer:
             time.sleep(POLL_S)
 
     def plan_when_settled(self, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> Plan:
-        """Plan as `plan` does, repeated while no move is possible only because tablets are not settled, until
+        """Plan as `plan` does. If no move is possible only because tablets are not settled, plan again, until
         `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         told = False
@@ -355,7 +356,7 @@ class Rebalancer:
         state = {move.tablet_id: "WAITING" for move in plan.moves}
         deadline = time.monotonic() + timeout_s
         for outcome in self._outcomes(deadline):
-            # A master that cannot read a proposal knows only its tablet.
+            # If a master cannot read a proposal, its outcome names only the tablet.
             unread = outcome.plan_id == "" and outcome.at_us >= plan.view.now_us
             ours = (outcome.plan_id == plan.plan_id or unread) and outcome.tablet_id in state
             if ours and ends_or_accepts(outcome):
@@ -432,7 +433,8 @@ def check_room(view: ClusterView) -> None:
 
 
 def ends_or_accepts(outcome: Outcome) -> bool:
-    """Return whether an outcome is of the proposal as a whole: that of a decision is only one step of a move."""
+    """Return whether an outcome belongs to a whole proposal. An outcome of a decision belongs to one step of a move
+    only."""
     return outcome.subject is Subject.PROPOSAL
 
 
@@ -523,7 +525,7 @@ def told_inputs(plan: Plan) -> str:
 
 
 def left_alone(plan: Plan) -> str:
-    """Return a text that lists the tablets that the plan leaves out, with the reason."""
+    """Return a text about the tablets that the plan leaves out, with the reason."""
     return (
         f"left alone because they are not settled (a change under way, no leader, a sick replica): "
         f"{len(plan.unsettled)} of {plan.numbers.tablets} tablets, {some_of(plan.unsettled, _short)}; what they "

@@ -1,6 +1,7 @@
-"""Checks the values of a row event before they are encoded: a value that its column does not hold exactly is refused.
+"""Checks the values of a row event before they are encoded. A value that its column cannot hold exactly is refused.
 
-fastavro alone cuts 50.9 to 50 in a long, takes a naive datetime as local time, and checks no range of an integer.
+Without this check, fastavro cuts 50.9 to 50 in a long, takes a naive datetime as local time, and accepts an integer of
+any size.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class _Rule(NamedTuple):
     kind: pa.DataType
     """The pa.DataType whose values the field may have."""
     as_given: Callable[[object], bool]
-    """Whether a value is such that it needs no conversion, which is quickly told; others are converted."""
+    """A quick test whether a value needs no conversion. Other values are converted."""
 
 
 class RowValues:

@@ -1,4 +1,5 @@
-"""Runs ingest in a driver and, if requested, the decisions query beside it. If one ends, the other is ended too."""
+"""Runs ingest in a driver and, if requested, the decisions query beside it. If one of them ends, the other one is
+ended, too."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def run_decisions(
 ) -> None:
     """Run the decisions query, restarted by `restarts`, until it ends; as `run_ingest`.
 
-    `show` receives what each micro-batch did; default: `tell` receives a line.
+    `show` receives each micro-batch's progress; default: `tell` receives a line.
     """
     counter = ProgressCounter()
 

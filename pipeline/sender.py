@@ -1,7 +1,7 @@
 """Sends the rows of one Kafka partition to the tablets' leaders as write batches.
 
-For each tablet it collects about a megabyte of rows, or those up to the end of the task, encodes them once, and passes
-them to the client's SourceWriter, which keeps a window of batches under way with the ledger's `after` chain.
+For each tablet it collects about a megabyte of rows, or the rest of the task's rows. It encodes them once, and passes
+them to the client's SourceWriter. That keeps a window of batches under way, each naming the one before it by `after`.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Totals:
 class Sender:
     """Sends one task's rows. Use: `push` in offset order, then `flush`.
 
-    `on_error` receives each row's error once for each answer. TaskFailed: fatal for GAP and other refusals that recur
-    on a repeat, retryable if the client's deadline has passed. Concurrency: one thread.
+    `on_error` receives each row's error once for each answer. TaskFailed is fatal for a GAP and other refusals that a
+    repetition would meet again; it is retryable if the client's deadline has passed. Concurrency: one thread.
     """
 
     def __init__(

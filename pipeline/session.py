@@ -25,8 +25,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     # Spark asks Kafka for new offsets each 10 ms when there were none: one core of two for two idle queries.
     "spark.sql.streaming.pollingDelay": "200ms",
-    # A query whose source waits for an absent broker would keep its driver for minutes; an interrupted micro-batch is
-    # replayed.
+    # A query whose source waits for a broker that does not answer would keep its driver for minutes; an interrupted
+    # micro-batch is replayed.
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -59,7 +59,7 @@ def stop_query(query: Any) -> None:
         try:
             if query.isActive:
                 query.stop()
-        except Exception:  # noqa: BLE001 - the JVM may be going down with us, and the query with it
+        except Exception:  # noqa: BLE001 - the JVM may be ending, too, and the query with it
             return
 
     stopping = threading.Thread(target=stop, name="stop", daemon=True)

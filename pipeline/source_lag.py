@@ -1,5 +1,5 @@
-"""Measures how far a table is behind its topic: the records that are not in it yet, and the age of the oldest of
-them."""
+"""Measures how far a table is behind its topic: the number of records that are not in it yet, and the age of the oldest
+one."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def source_lags(
 
 
 def _written_at(consumer: Any, late: Mapping[Any, int]) -> dict[Any, int]:
-    """Return when the first record at or after each offset was written, in ms since 1970, for those that come in
-    time."""
+    """Return the times, in ms since 1970, at which the first record at or after each offset was written. Records that
+    do not come in time are left out."""
     found: dict[Any, int] = {}
     until = time.monotonic() + OLDEST_WITHIN_S
     for place, offset in late.items():

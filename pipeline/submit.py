@@ -60,7 +60,8 @@ def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     environment["JAVA_HOME"] = str(Path(java()).resolve().parents[1])
     # Workers' warnings would appear between the job's own lines.
     environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
-    # A JVM whose Kafka clients hang has Hadoop's half minute to end, unless a setting before its start changes that.
+    # If Kafka clients of the JVM hang, Hadoop gives it half a minute to end, unless a setting changes that before its
+    # start.
     options = environment.get("SPARK_SUBMIT_OPTS", "")
     if "spark.shutdown.timeout" not in options:
         environment["SPARK_SUBMIT_OPTS"] = f"{options} -Dspark.shutdown.timeout={SHUTDOWN_TIMEOUT_S}s".strip()

@@ -13,14 +13,15 @@ from .errors import QueryInterrupted, QueryRefused
 
 PATIENCE_S = 24 * 3600.0
 PATIENCE_TO_CATCH_UP_S = 600.0
-"""The patience for a run that ends by itself when it has caught up, because a person or a schedule waits for it."""
+"""The longest streak of failures for a run that ends by itself when it has caught up. It is short, because a person or
+a schedule waits for the run."""
 CALM_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestartOptions:
-    """When a failed query is given up. A run that made progress, or lasted longer than `calm_s`, ends a streak of
-    failures."""
+    """The bounds after which a failed query is given up. A run that made progress, or lasted longer than `calm_s`, ends
+    a streak of failures."""
 
     patience_s: float = PATIENCE_S
     """The seconds that a streak may last: long enough for an outage of hours."""
@@ -42,7 +43,8 @@ class RestartOptions:
 
 @dataclass(frozen=True)
 class FailureStreak:
-    """Runs that failed one after the other without progress: since when (seconds), and the number of the next start."""
+    """Runs that failed in a row without progress: the time of the first failure (seconds), and the number of the next
+    start."""
 
     since_s: float
     start: int
@@ -66,7 +68,8 @@ def restart_options(patience_s: float | None, restarts_max: int | None, *, catch
     """Return the options of a command line; `catches_up`: the run ends when it has read what is there."""
     usual = PATIENCE_TO_CATCH_UP_S if catches_up else PATIENCE_S
     patience_s = usual if patience_s is None else patience_s
-    # Such a run ends when it has caught up. So a long one made no progress: its writer may have waited for a leader.
+    # Such a run ends when it has caught up. So a long run without an end made no progress: its writer may have waited
+    # for a leader.
     calm_s = max(CALM_S, patience_s) if catches_up else CALM_S
     return RestartOptions(patience_s=patience_s, restarts_max=restarts_max, calm_s=calm_s)
 
@@ -91,8 +94,8 @@ def run_with_restarts(
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Call `run` until it returns. After a QueryInterrupted it is started again; anything else, and the last one, is
-    raised.
+    """Call `run` until it returns. After a QueryInterrupted, call it again. Any other error is raised, and so is the
+    last QueryInterrupted.
 
     `counter` shows whether a run made progress.
     """
@@ -108,8 +111,8 @@ def run_with_restarts(
             waited = ended - streak.since_s
             if streak.given_up(ended, options):
                 raise QueryInterrupted(
-                    f"{error}; given up after {waited:.0f} s without progress and {streak.start} runs: start the job "
-                    "again when the cause is gone, it goes on where it was"
+                    f"{error}; given up after {waited:.0f} s and {streak.start} runs without progress: start the job "
+                    "again when the cause is gone; it goes on where it was"
                 ) from error
             pause = options.pause_s(streak.start)
             left = options.patience_s - waited
@@ -122,8 +125,9 @@ def run_two_queries(
 ) -> None:
     """Run `main` here and `other` on a thread of its own; returns when `main` does.
 
-    If `other` ends first, even without an error, `end_main` is called, which must make `main` return or raise.
-    QueryRefused then states that the query `name` ended, and why. Otherwise its end would go unnoticed.
+    If `other` ends first, even without an error, `end_main` is called, which must make `main` return or raise. Then
+    QueryRefused is raised, with the name of the query that ended, and why. Without it, no operator would notice that
+    end.
     """
     ended: list[QueryRefused] = []
 

@@ -83,8 +83,8 @@ class TaskPlan:
 class _Records:
     """Kafka records kept until their rows are acknowledged, because a row's error needs the record's bytes.
 
-    An acknowledged offset is not enough to drop a record. On a replay, a tablet acknowledges the highest offset that it
-    ever applied, and errors of rows below it may still come with later answers.
+    An acknowledged offset is not enough to drop the records up to it. On a replay, a tablet acknowledges the highest
+    offset that it ever applied, and later answers may still have errors of rows below it.
     """
 
     kept: list[tuple[int, int, Any]] = field(default_factory=list)
@@ -220,7 +220,7 @@ class Task:
 
     def _bury(self, offset: int, code: RowCode, column: str) -> None:
         # The answer to a replayed batch may name rows that this task does not have, because an earlier attempt cut its
-        # batches elsewhere.
+        # batches at other rows.
         letter = self._records.letter(offset, code, column)
         if letter is not None:
             self._sink.put(self._origin, letter)

@@ -1,4 +1,4 @@
-"""Produces records inside a Spark task with acks=all: they are flushed before the task succeeds.
+"""Produces records inside a Spark task with acks=all. They are flushed before the task succeeds.
 
 Production is at-least-once: a task that runs again produces its records again.
 """
@@ -24,7 +24,7 @@ class TaskProducer:
     thread.
 
     Invariants: a producer that failed once is never used again, because an idempotent one may not recover; records that
-    an earlier task queued and did not wait for are not this task's.
+    an earlier task queued without waiting for them do not count for this task.
     """
 
     records: ClassVar[str] = "outcomes"

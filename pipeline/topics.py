@@ -55,7 +55,8 @@ def grown_text(topic: str, had: int, has: int) -> str:
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """A topic from its creation to its deletion: a recreated one has another id, a grown one more partitions."""
+    """The identity of a topic. A topic that was deleted and created again has another id, and one that grew has more
+    partitions."""
 
     cluster_id: str
     topic: str
@@ -101,20 +102,20 @@ class Topics:
         return TopicIdentity(str(cluster["cluster_id"]), topic, str(found["topic_id"]), len(found["partitions"]))
 
     def all(self) -> list[TopicIdentity]:
-        """Return every topic of the cluster as it is now; those that are just made or deleted, and Kafka's own, are
-        left out."""
+        """Return every topic of the cluster as it is now. Topics that are just being made or deleted, and Kafka's own,
+        are left out."""
         found, cluster = self._call(lambda admin: (admin.describe_topics(), admin.describe_cluster()))
         named = [t for t in found if not t["error_code"] and t["partitions"] and not t["is_internal"]]
         cluster_id = str(cluster["cluster_id"])
         return [TopicIdentity(cluster_id, str(t["name"]), str(t["topic_id"]), len(t["partitions"])) for t in named]
 
     def check_unchanged(self, expected: TopicIdentity, table: str) -> None:
-        """Raise QueryRefused if the topic was deleted, recreated, grown or replaced by another cluster's since
-        `expected`."""
+        """Raise QueryRefused if the topic is not `expected` any more: it was deleted, created again or has grown, or it
+        is another cluster's now."""
         now = self._identity(expected.topic)
         if now is None:
             raise QueryRefused(
-                f"topic {expected.topic} (id {expected.topic_id}) was deleted while the query ran: what was not read "
+                f"topic {expected.topic} (id {expected.topic_id}) was deleted while the query ran: unread records "
                 "is gone. To go on in a new topic of its name, create it, remove this query's checkpoint and run "
                 f"`{reset_to_new_topic(table, expected.topic)}`"
             )
@@ -145,8 +146,8 @@ class Topics:
             )
 
     def check_retained(self, topic: TopicIdentity, table: str, begin: Mapping[int, int], checkpoint: str) -> None:
-        """Raise QueryRefused, with the exact offsets, if Kafka has removed records of partitions that are read on at
-        `begin`.
+        """Raise QueryRefused, with the exact offsets, if Kafka has removed records at or after `begin`, where reading
+        goes on.
 
         Records that Kafka removes while a query runs are Spark's error; the next start names the offsets here.
         """

@@ -1,4 +1,4 @@
-"""Reads checksums of many replicas at one time in Spark tasks: the servers compute, the tasks only call them."""
+"""Reads checksums of many replicas, as of one time, in Spark tasks. The servers compute; the tasks only call them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_checksums(
     asked = [(server.SerializeToString(), tablet_id, timeout_s) for server, tablet_id, timeout_s in replicas]
     dealt = [asked[first::tasks] for first in range(tasks)]
     try:
-        # The driver names the definition: a worker of another build than its own must not choose one.
+        # The driver names the definition, because a worker may run another build, with another default.
         read = partial(_read_share, masters, at, CHECKSUM_DEFINITION)
         return list(context.parallelize(dealt, tasks).flatMap(read).collect())
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Starts Spark's workers while the query is still being opened, so that the first records need not wait for them.
+"""Starts Spark's workers while the query opens, so that the first records need not wait for them.
 
 Python workers start and import modules, and Spark compiles the plan that passes Arrow batches to them; together this
 takes seconds. An empty job of the same shape does all that while the driver prepares its first micro-batch.

@@ -1,4 +1,5 @@
-"""What one Python worker process keeps from task to task: one client, one producer.
+"""The objects that one Python worker process keeps from task to task: one client, and one producer for each kind of
+record.
 
 They are made in a task, never at import: Spark forks its workers from a daemon, and a channel that was opened before
 the fork would hang in the child.

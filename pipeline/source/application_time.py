@@ -1,9 +1,9 @@
 """The newest hybrid time that a Spark application has read or written: its stale reads are not older.
 
-Spark plans reads and commits writes of a Python source in worker processes beside the driver, each time perhaps in
-another one. A process's own memory is therefore not enough for "the reads of one application never go back". The
-workers of a driver share a folder that belongs to the application and is removed with it: SPARK_LOCAL_DIRS. One small
-file there for each cluster holds the time.
+Spark plans reads and commits writes of a Python source in worker processes beside the driver, perhaps each time in
+another one. So the memory of one process is not enough for "the reads of one application never go back". The workers of
+a driver share a folder that belongs to the application and is removed with it: SPARK_LOCAL_DIRS. In it, one small file
+for each cluster holds the time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def application_folder() -> Path | None:
 def observe_time(handle: TableHandle, masters: str, hybrid_time: int = 0, folder: str = "") -> int:
     """Return the application's time for the cluster of that table, raised to `hybrid_time` if that is newer.
 
-    A task gives the driver's `folder`. If Spark names no folder, the answer is `hybrid_time`: then one process does
+    A task passes the driver's `folder`. If Spark names no folder, the result is `hybrid_time`: then one process does
     everything, and its client remembers the time.
     """
     place = Path(folder) if folder else application_folder()

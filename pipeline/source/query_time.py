@@ -1,9 +1,9 @@
-"""The hybrid time of one Spark query, which all tasks of the query agree on, whichever asks first, on all hosts.
+"""The hybrid time of one Spark query. All tasks of the query, on all hosts, agree on it.
 
 Spark 4.2 calls a reader's `partitions` once for each `load()`, and keeps the answer for all later queries of the
-DataFrame. So the time of a query is not known there. Its tasks know the query's number (`spark.sql.execution.id`), and
-those of a repeated stage have the same. The masters' catalog keeps the time of the task that is first to propose one.
-If the tasks cannot agree, the query is refused.
+DataFrame. So the planner does not know the queries. The tasks know the number of their query
+(`spark.sql.execution.id`), and tasks of a repeated stage have the same number. The masters' catalog keeps the first
+time that a task of the query proposes. If the tasks cannot agree, the query is refused.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class QueryTimes:
 
     @property
     def beside_driver(self) -> bool:
-        """Whether this process is on the host of Spark's driver, and sees what the application has read and written.
-        True if Spark names no folder, because one process does everything then."""
+        """Whether this process is on the host of Spark's driver, and so knows the times that the application has read
+        and written. True if Spark names no folder, because one process does everything then."""
         return not self.folder or Path(self.folder).is_dir()
 
     @only_reads()

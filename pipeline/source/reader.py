@@ -158,12 +158,12 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         return at
 
     def _time_of_query(self, spec: ScanSpec, times: QueryTimes) -> int:
-        """[task] Return the time of the query that this task belongs to. No later query of this Spark application
-        reads an older one."""
+        """[task] Return the time of this task's query. No later query of this Spark application reads an older time."""
 
         def choose() -> int:
             asked = tablets_to_ask(self.handle, spec)
-            # On another host a task does not know what the application has written. A strong read holds all of that.
+            # On another host a task does not know the times of the application's writes. A strong read includes all of
+            # them.
             staleness_us = spec.staleness_us if times.beside_driver else 0
             return self._client_with_time_seen(times).snapshot_time(self.handle, staleness_us, asked)
 
@@ -173,7 +173,8 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         return at
 
     def _client_with_time_seen(self, times: QueryTimes | None = None) -> Client:
-        """Return the process's client; on the driver's host it has seen what the application has read and written."""
+        """Return the process's client. On the driver's host it knows the times that the application has read and
+        written."""
         client = shared_client(self.options.masters)
         if times is None or times.beside_driver:
             client.observe(observe_time(self.handle, self.options.masters, folder=times.folder if times else ""))

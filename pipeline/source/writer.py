@@ -88,8 +88,8 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 class KeysUnderWay:
     """Hashes of the keys that may still be under way, so that rows of one key do not overtake each other.
 
-    A write that is refused for a moment is sent again, and those after it in the tablet's window may be applied by
-    then. Invariants: sorted; `forget` follows a flush. Two keys of one hash only make a write wait without need.
+    A write that is refused for a moment is sent again; later writes in the tablet's window may be applied by then.
+    Invariants: the hashes are sorted; `forget` follows a flush. If two keys have one hash, a write waits without need.
     """
 
     def __init__(self) -> None:
@@ -158,14 +158,15 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
 class _KeysOfBatches:
     """Keys of the rows whose outcome is not known yet, to name those that fail.
 
-    It is bounded: it keeps as many encoded batches as may be under way; the outcomes of earlier ones are known.
+    It is bounded: it keeps the keys of as many encoded batches as may be under way. The outcomes of earlier batches are
+    known.
     """
 
     def __init__(self, key: tuple[str, ...], inflight_max: int) -> None:
         self._key = list(key)
         self._inflight_max = inflight_max
         self._kept: deque[tuple[int, int, Any]] = deque()
-        """(first row, encoded batches sent when its last one was, table of keys), oldest first."""
+        """(number of the first row, number of encoded batches sent with the last row, table of keys), oldest first."""
 
     def add(self, first_row: int, sent: int, table: Any) -> None:
         """Add rows that were just sent."""
@@ -183,8 +184,8 @@ class _KeysOfBatches:
 
 
 class Sending:
-    """The rows of one partition on their way, in the partition's order if it matters. It keeps in memory the keys under
-    way and the first errors."""
+    """Sends the rows of one partition, in the partition's order where it matters. In memory it keeps the keys under way
+    and the first errors."""
 
     def __init__(self, to: Writer, writer: SessionWriter, inflight_max: int) -> None:
         self._to = to
@@ -203,7 +204,7 @@ class Sending:
         if self._keys.full:
             self._writer.flush()
             self._keys.forget()
-        # A key that came before, or comes twice here: each write waits for the one before it.
+        # A key is under way already, or comes twice here, so each write waits for the one before it.
         repeats = self._keys.add(self._key_hashes(table))
         numbers = np.arange(self.rows, self.rows + batch.num_rows, dtype=np.int64)
         for wire in wire_batches(handle, table, options.op, numbers, ignore_null=options.ignore_null):
