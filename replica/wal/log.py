@@ -27,7 +27,7 @@ from .handles import Anchor, Pin, Replay, SegmentInfo
 from .options import WalOptions
 from .reader import Survivors, read_entries
 from .recovery import Recovered, forget_withheld, recover, repair_withheld
-from .reservation import OnDurable, Reservation, SlotState, Truncation
+from .reservation import OnDurable, Reservation, ReservationState, Truncation
 from .retention import Retention
 from .threads import LogThreads
 
@@ -198,9 +198,9 @@ class Log:
             check(reservation.on_durable is None, "a reservation is appended once", opid=reservation.last)
             reservation.on_durable = on_durable
             error_now = reservation.error
-            if reservation.state is SlotState.RESERVED:
+            if reservation.state is ReservationState.RESERVED:
                 reservation.encoded = encoded
-                reservation.state = SlotState.READY
+                reservation.state = ReservationState.READY
                 self._offer()
         if error_now is not None:
             on_durable(error_now)
@@ -230,7 +230,7 @@ class Log:
     def _take_ready(self) -> list[Reservation]:
         """Take what is ready off the queue, up to the first that is not. The caller holds the lock."""
         batch: list[Reservation] = []
-        while self._queue and self._queue[0].state is SlotState.READY:
+        while self._queue and self._queue[0].state is ReservationState.READY:
             batch.append(self._queue.popleft())
         return batch
 
@@ -259,7 +259,7 @@ class Log:
         """Whether all reservations that were in the queue together are encoded. They stay in the queue until then, so
         that all are failed if one of them does not serialise. The caller holds the lock."""
         self._seen = self._seen or list(self._queue)
-        while self._seen and self._seen[-1].state is SlotState.READY:
+        while self._seen and self._seen[-1].state is ReservationState.READY:
             self._seen.pop()
         return bool(self._queue) and not self._seen
 
@@ -317,7 +317,7 @@ class Log:
                     for _ in slot.entries:
                         opid, start, end = next(places)
                         self._index.add(opid, written.header.segment, start, end)
-                    slot.state = SlotState.DONE
+                    slot.state = ReservationState.DONE
                     slot.encoded = []
                     self._queued_bytes -= slot.size_bytes
             if written is not None:
@@ -336,7 +336,7 @@ class Log:
             self._queue.clear()
             for slot in failed:
                 slot.error = error
-                slot.state = SlotState.DONE
+                slot.state = ReservationState.DONE
                 slot.encoded = []
                 self._queued_bytes -= slot.size_bytes
             self._reserved = self._index.terms.copy()

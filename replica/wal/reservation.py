@@ -13,7 +13,7 @@ OnDurable = Callable[[OpId | BaseException], None]
 """Called once per reservation, on the appender's thread: with its last OpId when it is durable, or with the error."""
 
 
-class SlotState(Enum):
+class ReservationState(Enum):
     """RESERVED -> READY -> DONE. A slot that cannot be served any more goes to DONE from either state."""
 
     RESERVED = 0
@@ -32,7 +32,7 @@ class Reservation:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = tuple(entries)
         self.size_bytes = sum(entry.size_bytes for entry in self.entries)
-        self.state = SlotState.RESERVED
+        self.state = ReservationState.RESERVED
         self.rewrites = False
         """Whether it replaces entries that are on disk. So an OpId may come again that was replaced before."""
         self.encoded: list[EncodedEntry] = []
@@ -53,4 +53,4 @@ class Truncation(Reservation):
     def __init__(self, index: int) -> None:
         super().__init__(())
         self.index = index
-        self.state = SlotState.READY
+        self.state = ReservationState.READY

@@ -315,12 +315,12 @@ MUTANTS = (
         file="replica/wal/log.py",
         function="Log._take_ready",
         before="""
-            while self._queue and self._queue[0].state is SlotState.READY:
+            while self._queue and self._queue[0].state is ReservationState.READY:
                 batch.append(self._queue.popleft())
         """,
         after="""
-            batch = [slot for slot in self._queue if slot.state is SlotState.READY]
-            self._queue = deque(slot for slot in self._queue if slot.state is SlotState.RESERVED)
+            batch = [slot for slot in self._queue if slot.state is ReservationState.READY]
+            self._queue = deque(slot for slot in self._queue if slot.state is ReservationState.RESERVED)
         """,
     ),
     Mutant(
@@ -358,7 +358,7 @@ MUTANTS = (
         file="replica/wal/log.py",
         function="Log._may_commit",
         before="self._seen = self._seen or list(self._queue)",
-        after="self._seen = [slot for slot in list(self._queue)[:1] if slot.state is SlotState.RESERVED]",
+        after="self._seen = [slot for slot in list(self._queue)[:1] if slot.state is ReservationState.RESERVED]",
     ),
     Mutant(
         name="writer waits for the callbacks of others",

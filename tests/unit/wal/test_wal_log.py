@@ -13,7 +13,7 @@ from nyala.replica.types import DiskFailure, Entry, InvariantViolation, OpId, Re
 from nyala.replica.wal import Log, WalOptions
 from nyala.replica.wal.format import EncodedEntry, encode_entry
 from nyala.replica.wal.recovery import read_withheld
-from nyala.replica.wal.reservation import SlotState
+from nyala.replica.wal.reservation import ReservationState
 from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.wal_entries import (
@@ -55,7 +55,8 @@ def test_reservations_that_are_there_together_are_one_block() -> None:
     log.append_async(slots[1], outcomes)
     assert outcomes.wait_for(3) == [OpId(1, 2), OpId(1, 3), OpId(1, 4)]
     assert [call.operation for call in disk.calls] == ["pwrite", "datasync"]
-    assert [(slot.state, slot.encoded) for slot in slots] == [(SlotState.DONE, [])] * 3, "and needs no memory any more"
+    done = (ReservationState.DONE, [])
+    assert [(slot.state, slot.encoded) for slot in slots] == [done] * 3, "and needs no memory any more"
     log.close()
 
 
@@ -187,7 +188,7 @@ def test_reservation_that_is_handed_over_while_the_log_fails_hears_of_it_once() 
     log.drain()
     assert [type(result) for result in outcomes.results] == [DiskFailure] * 3
     assert (log.queued_bytes, log.last_reserved) == (0, OpId(0, 0))
-    assert [(slot.state, slot.encoded) for slot in (first, second, third)] == [(SlotState.DONE, [])] * 3
+    assert [(slot.state, slot.encoded) for slot in (first, second, third)] == [(ReservationState.DONE, [])] * 3
 
 
 @pytest.mark.parametrize("point", ["wal.before_append", "wal.after_sync"])
