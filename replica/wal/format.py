@@ -239,7 +239,7 @@ def encode_entry(tablet_id: str, entry: Entry, *, placed: bool = False) -> Encod
     whatever its bytes."""
     out = io.BytesIO()
     needs_trailer = placed or zeros.has_run(entry.payload) or zeros.has_run(entry.meta)
-    flags = zeros.FLAG if needs_trailer else 0
+    flags = zeros.ZERO_RUN_FLAG if needs_trailer else 0
     fastavro.schemaless_writer(
         out,
         _HEAD_SCHEMA,
@@ -305,10 +305,10 @@ def decode_entry(stream: io.BytesIO, header: Header) -> Decoded:
     entry = Entry(
         opid, kind, value["hybrid_time"], value["schema_id"], value["meta"], value["payload"], value["payload_crc"]
     )
-    needs_trailer, problem = value["flags"] == zeros.FLAG, ""
+    needs_trailer, problem = value["flags"] == zeros.ZERO_RUN_FLAG, ""
     if identity_in(header.segment, _identity(header.tablet_id, entry, value["flags"])) != value["identity_crc"]:
         problem = "identity CRC"
-    elif not known or value["flags"] not in (0, zeros.FLAG):
+    elif not known or value["flags"] not in (0, zeros.ZERO_RUN_FLAG):
         raise LaterFormat("an entry of a newer build", opid=opid, kind=value["kind"], flags=value["flags"])
     elif len(value["reserved"]) not in (0, zeros.TRAILER_BYTES):
         problem = "reserved bytes"

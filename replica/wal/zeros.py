@@ -15,7 +15,7 @@ import google_crc32c
 
 SECTOR_BYTES = 512
 """Bytes that a disk writes entirely or not at all; larger units are multiples of it, and aligned to it."""
-FLAG = 1
+ZERO_RUN_FLAG = 1
 """Flag of an entry with a long run of zeros, so that its block ends in a trailer. Older builds refuse such an
 entry."""
 TRAILER_BYTES = 17
