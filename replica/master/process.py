@@ -338,7 +338,7 @@ class MasterProcess:
     async def _check_files(self, checker: FileChecker) -> None:
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
-            await checker.round()
+            await checker.check_all()
 
     async def _reconcile(self, reconciler: Reconciler) -> None:
         while True:

@@ -584,7 +584,7 @@ MUTANTS = (
             "test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the_next_look"
         ),
         file="replica/server/maintenance/file_check.py",
-        function="FileChecker.round",
+        function="FileChecker.check_all",
         before="if lost is not None:",
         after="if lost is None:",
     ),
@@ -605,7 +605,7 @@ MUTANTS = (
         rows="IN-21",
         test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
         file="replica/server/maintenance/file_check.py",
-        function="FileChecker.round",
+        function="FileChecker.check_all",
         before="settled = hosted.replica is not None or",
         after="settled = hosted.running or",
     ),

@@ -30,7 +30,7 @@ ON_THREADS: dict[str, tuple[str, ...]] = {
     "master/group/catalog_group.py CatalogGroup.check_files": (OWN,),
     "master/group/catalog_group.py CatalogGroup.stop": (OWN,),
     "master/group/file_check.py FileChecker.belong": (OWN,),
-    "master/group/file_check.py FileChecker.round": (OWN,),
+    "master/group/file_check.py FileChecker.check_all": (OWN,),
     "master/group/joining.py Joining._copy": (OWN,),
     "master/requests/master_service.py MasterService.CreateTable": ("reading of writer schemas",),
     "master/requests/master_service.py MasterService.AddWriterSchema": ("reading of writer schemas",),

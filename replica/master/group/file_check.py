@@ -62,7 +62,7 @@ class FileChecker:
         self._found: dict[SegmentInfo, Corruption] = {}
         """The damage in segments that still exist."""
 
-    async def round(self) -> None:
+    async def check_all(self) -> None:
         """Check every file once, and read a little more of the log."""
         try:
             await asyncio.to_thread(self._check_folders)

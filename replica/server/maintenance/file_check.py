@@ -35,7 +35,7 @@ class FileChecker:
         self.repaired = 0
         """The number of files that were written again."""
 
-    async def round(self) -> None:
+    async def check_all(self) -> None:
         """Check every tablet's files."""
         known = frozenset(self._manager.tablets)
         for hosted in list(self._manager.tablets.values()):

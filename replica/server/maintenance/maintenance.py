@@ -114,7 +114,7 @@ class Maintenance:
         """Check the files of every tablet, once a minute."""
         if self._now() - self._checked_at >= CHECK_EVERY_S:
             self._checked_at = self._now()
-            await self.file_checker.round()
+            await self.file_checker.check_all()
 
     async def give_back(self) -> bool:
         """Give free memory back if writes would otherwise be refused because of it; returns whether it did."""

@@ -68,10 +68,10 @@ class Scrub:
         """Check what is due until the server stops."""
         options = self._manager.options
         while options.scrub_mb_per_s and not self._manager.stopping:
-            await self.round()
+            await self.check_due()
             await asyncio.sleep(min(LOOK_EVERY_S, options.scrub_interval_s))
 
-    async def round(self) -> None:
+    async def check_due(self) -> None:
         """Check what is due now, oldest first."""
         at_rest = dict(self._at_rest())
         self._whole_s = carried(self._whole_s, at_rest, self._now())
@@ -80,7 +80,7 @@ class Scrub:
             try:
                 if one.is_there() and await self._check(one):
                     self._whole_s[name] = self._now()
-            except (Refused, MemoryError) as error:  # a resource is exhausted: the next round begins with this one
+            except (Refused, MemoryError) as error:  # a resource is exhausted: the next check begins with this one
                 _log.info("T %s P %s not scrubbed now: %s", one.hosted.tablet_id, self._manager.uuid, error)
                 return
 

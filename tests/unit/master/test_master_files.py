@@ -147,11 +147,11 @@ def test_small_file_that_is_lost_under_a_running_master_is_written_again(
 
     async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         await two_segments(group)
-        await keeper.round()
+        await keeper.check_all()
         before = (tmp_path / file).read_bytes()
         assert keeper.repaired == 0 and group.trouble == "" and caplog.text.count("written again") == 0
         hurt(tmp_path / file)
-        await keeper.round()
+        await keeper.check_all()
         assert keeper.repaired == 1 and (tmp_path / file).read_bytes() == before and "nothing is lost" in caplog.text
         assert ConsensusMeta.load(RealDisk(tmp_path), CATALOG_ID).encode() == group.cmeta.encode()
         assert read_instance(RealDisk(tmp_path)) == keeper.instance and keeper.instance.cluster_id == CLUSTER
@@ -178,7 +178,7 @@ def test_small_file_of_an_earlier_time_under_a_running_master_is_written_again(f
         before = (tmp_path / file).read_bytes()
         assert data != before
         (tmp_path / file).write_bytes(data)
-        await keeper.round()
+        await keeper.check_all()
         assert keeper.repaired == 1 and (tmp_path / file).read_bytes() == before
 
     with_keeper(tmp_path, use)
@@ -204,7 +204,7 @@ def test_identity_is_not_written_again_while_it_changes(tmp_path: Path, monkeypa
         assert repair_instance(RealDisk(tmp_path), keeper.instance)
         changing = asyncio.create_task(keeper.belong(CLUSTER, 0))
         assert await asyncio.to_thread(entered.wait, 20)
-        check = asyncio.create_task(keeper.round())
+        check = asyncio.create_task(keeper.check_all())
         await group.check_files()  # the check's own step before it waits, on the same thread
         for _ in range(20):
             await asyncio.to_thread(lambda: None)
@@ -247,7 +247,7 @@ def test_segment_that_is_lost_under_a_running_master_is_told_while_it_goes_on(
         await two_segments(group)
         hurt(tmp_path / LOG / f"wal-00000000{number}")
         assert group.catalog.flush_opid < group.catalog.applied_opid
-        await keeper.round()
+        await keeper.check_all()
         assert f"wal-00000000{number}" in group.trouble and WAY_ON in group.trouble and group.trouble in caplog.text
         assert group.catalog.flush_opid == group.catalog.applied_opid
         await group.change(lambda: put("k/4", 4))
@@ -280,14 +280,14 @@ def test_closed_segment_that_is_damaged_is_found_and_forgotten_with_the_segment(
         path.write_bytes(data[: closed[-1].length_bytes - 99] + b"?" + data[closed[-1].length_bytes - 98 :])
         looks = 0
         while not group.trouble:
-            await keeper.round()
+            await keeper.check_all()
             looks += 1
         assert 1 < looks <= 8 and closed[-1].name in group.trouble
-        await keeper.round()
+        await keeper.check_all()
         assert closed[-1].name in group.trouble
         await asyncio.to_thread(group.log.gc, group.catalog.flush_opid.index)
         assert closed[-1] not in group.log.segments()
-        await keeper.round()
+        await keeper.check_all()
         assert group.trouble == ""
 
     with_keeper(tmp_path, use)
@@ -302,7 +302,7 @@ def test_folder_of_promises_that_is_taken_away_under_a_master_is_not_made_anew(t
         shutil.move(tmp_path / "tablet-meta", tmp_path / "elsewhere")
         (tmp_path / "tablet-meta").mkdir()
         with pytest.raises(DiskFailure, match="taken away"):
-            await keeper.round()
+            await keeper.check_all()
         assert keeper.repaired == 0 and list((tmp_path / "tablet-meta").iterdir()) == []
         (tmp_path / "tablet-meta").rmdir()
         shutil.move(tmp_path / "elsewhere", tmp_path / "tablet-meta")

@@ -110,10 +110,10 @@ def test_small_file_that_is_lost_under_a_running_server_is_written_again(
     async def use(manager: TabletManager) -> None:
         file_checker, hosted = FileChecker(manager), manager.get(TABLET)
         before = disk.read(superblock_path(TABLET))
-        await file_checker.round()
+        await file_checker.check_all()
         assert file_checker.repaired == 0
         hurt(disk, ROOTS[file])
-        await file_checker.round()
+        await file_checker.check_all()
         assert file_checker.repaired <= 1 and disk.read(superblock_path(TABLET)) == before
         assert hosted.cmeta is not None and ConsensusMeta.load(disk, TABLET).encode() == hosted.cmeta.encode()
         assert manager.get(TABLET).running and manager.get(OTHER).running
@@ -145,10 +145,10 @@ def test_record_of_the_logs_end_that_is_lost_under_a_running_server_is_written_a
         disk, file_checker = pair.leader.disk, FileChecker(pair.leader.manager)
         await pair.put(1)
         before = disk.read(path)
-        await file_checker.round()
+        await file_checker.check_all()
         assert file_checker.repaired == 0
         hurt(disk, path)
-        await file_checker.round()
+        await file_checker.check_all()
         assert file_checker.repaired == 1 and disk.read(path) == before and pair.leader.serving
         assert f"the file of its {next(iter(RECORD))} was damaged, missing or an earlier one" in caplog.text
         await pair.put(2)
@@ -179,7 +179,7 @@ def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_fi
         disk.remove_tree("tablet-meta")
         if still_there:
             disk.mkdir("tablet-meta")
-        await file_checker.round()
+        await file_checker.check_all()
         assert tablet is not None and (still_there or not tablet.repair_superblock())
         if not still_there:
             with pytest.raises(DiskFailure):
@@ -214,7 +214,7 @@ def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_
 
         missing(disk, ROOTS["superblock"])
         with pytest.raises(DiskFailure):
-            await Maintenance(manager, MemoryGuard(1 << 40, lambda: 0), check_folders=look).file_checker.round()
+            await Maintenance(manager, MemoryGuard(1 << 40, lambda: 0), check_folders=look).file_checker.check_all()
         assert not disk.exists(ROOTS["superblock"])
 
     served(disk, use, fatal)
@@ -283,7 +283,7 @@ async def fails_and_is_checked(pair: Pair) -> None:
     hosted = pair.leader.hosted
     assert hosted.replica is not None
     hosted.replica.fail(RuntimeError("a defect"))
-    await FileChecker(pair.leader.manager).round()
+    await FileChecker(pair.leader.manager).check_all()
     assert not hosted.running and not hosted.damaged
 
 
@@ -364,10 +364,10 @@ def test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the
 
     async def use(manager: TabletManager) -> None:
         file_checker = FileChecker(manager)
-        await file_checker.round()
+        await file_checker.check_all()
         assert manager.get(TABLET).running
         hurt(disk, LARGE[file])
-        await file_checker.round()
+        await file_checker.check_all()
         hosted = manager.get(TABLET)
         assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED and hosted.damaged
         assert LARGE[file] in hosted.replica.error and manager.get(OTHER).running
@@ -636,7 +636,7 @@ def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> Non
         file_checker = FileChecker(manager)
         for operation in ("read", "stat", "size"):
             disk.fail_on(operation, "*", "EMFILE", times=None)
-        await file_checker.round()
+        await file_checker.check_all()
         disk.heal()
         await asyncio.sleep(0)
         assert file_checker.repaired == 0 and manager.get(TABLET).running and manager.get(OTHER).running

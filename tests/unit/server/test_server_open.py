@@ -146,7 +146,7 @@ def test_check_of_files_that_a_stop_cuts_off_writes_no_earlier_superblock() -> N
         await flushed(manager, hosted, write_entry(2, [5, 6], "y", 1))
         newest = Superblock.load(disk, TABLET)
         assert newest.flush_opid > hosted.superblock.flush_opid
-        checking = asyncio.create_task(FileChecker(manager, wait).round())
+        checking = asyncio.create_task(FileChecker(manager, wait).check_all())
         assert await asyncio.to_thread(entered.wait, 20)
         checking.cancel()
         await asyncio.wait([checking])

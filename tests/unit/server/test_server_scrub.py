@@ -141,7 +141,7 @@ class Server:
 
     async def due(self) -> None:
         """All blocks there are have been seen, and an interval has passed."""
-        await self.scrub.round()
+        await self.scrub.check_due()
         self.now_s += INTERVAL_S
 
 
@@ -189,13 +189,13 @@ def test_flipped_bit_at_rest_is_found_and_costs_one_replica(
         scrub, files = server.scrub, {**server.files(hosted), **server.files(neighbour)}
         (bad,) = [p for p in server.files(hosted) if p.endswith(suffix)]
         flip(tmp_path / bad)
-        await scrub.round()
+        await scrub.check_due()
         server.now_s += INTERVAL_S - 1
-        await scrub.round()
+        await scrub.check_due()
         assert (scrub.bytes, scrub.damaged) == (0, 0) and hosted.running
 
         server.now_s += 1
-        await scrub.round()
+        await scrub.check_due()
         assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED and neighbour.running
         assert scrub.damaged == 1 and files[bad] < scrub.bytes <= sum(files.values())
         lines = [r.getMessage() for r in caplog.records if bad in r.getMessage() and "CRC-32C" in r.getMessage()]
@@ -204,7 +204,7 @@ def test_flipped_bit_at_rest_is_found_and_costs_one_replica(
 
         await server.put(neighbour, "d")
         server.now_s += INTERVAL_S
-        await scrub.round()
+        await scrub.check_due()
         assert scrub.damaged == 1 and neighbour.running
 
     served(tmp_path, use)
@@ -233,19 +233,19 @@ def test_damage_of_a_closed_segment_is_found_and_costs_one_replica(
         assert not newest.closed
         flip(tmp_path / f"wals/{NEIGHBOUR}/{newest.name}", newest.length_bytes - 60)
         scrub = server.scrub
-        await scrub.round()
+        await scrub.check_due()
         server.now_s += INTERVAL_S - 1
-        await scrub.round()
+        await scrub.check_due()
         assert (scrub.bytes, scrub.damaged) == (0, 0) and hosted.running
 
         server.now_s += 1
-        await scrub.round()
+        await scrub.check_due()
         assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED and neighbour.running
         assert scrub.damaged == 1
         lines = [r.getMessage() for r in caplog.records if r.levelname == "ERROR" and bad in r.getMessage()]
         assert len(lines) == 1 and lines[0].startswith(f"T {TABLET} P {TARGET_UUID} "), lines
         server.now_s += INTERVAL_S
-        await scrub.round()
+        await scrub.check_due()
         assert scrub.damaged == 1 and neighbour.running
 
     served(tmp_path, use)
@@ -262,8 +262,8 @@ def test_every_file_of_every_whole_block_is_read_once_in_an_interval(tmp_path: P
         assert len(server.files(hosted)) == 6 and whole
         await server.due()
         for rounds in (1, 2):
-            await server.scrub.round()
-            await server.scrub.round()
+            await server.scrub.check_due()
+            await server.scrub.check_due()
             assert server.scrub.bytes == rounds * whole and server.scrub.damaged == 0
             server.now_s += INTERVAL_S
         assert hosted.running and neighbour.running
@@ -277,7 +277,7 @@ def test_file_that_is_gone_under_a_running_replica_is_damage(tmp_path: Path) -> 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         (tmp_path / min(server.files(hosted))).unlink()
         await server.due()
-        await server.scrub.round()
+        await server.scrub.check_due()
         assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED
         assert "missing" in hosted.replica.error and neighbour.running and server.scrub.damaged == 1
 
@@ -298,7 +298,7 @@ def test_block_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how:
         await server.due()
         server.disk.held = f"{TABLET}-000001{held}"
         assert f"data/{server.disk.held}" in before
-        work = asyncio.create_task(server.scrub.round())
+        work = asyncio.create_task(server.scrub.check_due())
         await until(server.disk.at_the_door.is_set, "the scrub opens the file")
         if how == "merged":
             assert hosted.tablet is not None and await server.manager.in_thread(hosted.tablet.compact)
@@ -327,7 +327,7 @@ def test_segment_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, ho
         assert log is not None and bad.exists()
         await server.due()
         server.disk.held = f"{TABLET}/{closed.name}"
-        work = asyncio.create_task(server.scrub.round())
+        work = asyncio.create_task(server.scrub.check_due())
         await until(server.disk.at_the_door.is_set, "the scrub opens the file")
         if how == "log GC":
             assert await server.manager.in_thread(lambda: log.gc(log.last.index)) == closed.length_bytes
@@ -351,10 +351,10 @@ def test_segment_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descr
         await server.due()
         server.disk.troubled = "wals/"
         server.disk.trouble = Refused(Code.NO_SPACE, "too many files are open")
-        await server.scrub.round()
+        await server.scrub.check_due()
         assert server.scrub.damaged == 0 and hosted.running and server.disk.trouble is None
         server.disk.trouble = DiskFailure("the disk failed", action="open")
-        await server.scrub.round()
+        await server.scrub.check_due()
         assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED and neighbour.running
         assert server.scrub.damaged == 1
 
@@ -377,7 +377,7 @@ def test_scrub_takes_no_more_than_its_share_of_a_core(tmp_path: Path) -> None:
             await server.manager.in_thread(both.tablet.compact)
         await server.due()
         server.step_cpu_s = 0.1
-        began_us, work = clock.now_us, asyncio.create_task(server.scrub.round())
+        began_us, work = clock.now_us, asyncio.create_task(server.scrub.check_due())
         while not work.done():
             clock.now_us += 20_000
             await asyncio.sleep(0.0005)
@@ -398,10 +398,10 @@ def test_file_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descript
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         await server.due()
         server.disk.trouble = Refused(Code.NO_SPACE, "too many files are open")
-        await server.scrub.round()
+        await server.scrub.check_due()
         assert (server.scrub.bytes, server.scrub.damaged) == (0, 0) and hosted.running and neighbour.running
         server.disk.trouble = DiskFailure("the disk failed", action="open")
-        await server.scrub.round()
+        await server.scrub.check_due()
         failed, runs = sorted((hosted, neighbour), key=lambda h: h.running)
         assert failed.replica is not None and failed.replica.phase is Phase.FAILED and runs.running
         assert server.scrub.damaged == 1 and server.scrub.bytes == sum(server.files(runs).values())
@@ -419,7 +419,7 @@ def test_scrub_holds_its_rate_and_reads_in_pieces(tmp_path: Path) -> None:
         await server.put(hosted, *(str(i % 10) * 1000 for i in range(6000)))
         await server.due()
         server.disk.block_reads.clear()
-        began_us, work = clock.now_us, asyncio.create_task(server.scrub.round())
+        began_us, work = clock.now_us, asyncio.create_task(server.scrub.check_due())
         while not work.done():
             clock.now_us += 20_000
             await asyncio.sleep(0.0005)
@@ -471,7 +471,7 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
             assert [before[n] for n in names] == [0, 0]
             flip(tmp_path / min(server.files(hosted)))
             await server.due()
-            await server.scrub.round()
+            await server.scrub.check_due()
             after = await loop.run_in_executor(None, read)
             assert [after[n] for n in names] == [server.scrub.bytes, 1] and server.scrub.bytes
         finally:
