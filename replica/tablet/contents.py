@@ -72,7 +72,7 @@ class Contents:
         self.holds = 0
         """The number of copy sessions that read the files of a superblock."""
         self._frozen: Frozen | None = None
-        self._doomed: list[str] = []
+        self._to_remove: list[str] = []
         """The files that compaction replaced and that are not deleted yet."""
 
     @property
@@ -98,7 +98,7 @@ class Contents:
             what = "an entry was applied in part, and no part may reach the disk: the replica has to be opened again"
             raise Refused(Code.NOT_READY, what, tablet=self.tablet_id)
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Release rows and blocks. The caller holds all three locks."""
         self.closed = True
         self.stores, self._frozen = Stores(self.schema), None
@@ -172,17 +172,17 @@ class Contents:
             rest = tuple(b for b in stores.blocks if b not in inputs)
             stores.blocks = rest if block is None else (*rest, block)
             self.superblock = superblock
-            self._doomed += [path for b in inputs for path, _, _ in b.info.files]
+            self._to_remove += [path for b in inputs for path, _, _ in b.info.files]
 
-    def take_doomed(self) -> list[str]:
+    def take_removable(self) -> list[str]:
         """The files that may be deleted now: none while a copy session may read them."""
         with self.lock:
             if self.holds:
                 return []
-            doomed, self._doomed = self._doomed, []
-            return doomed
+            removable, self._to_remove = self._to_remove, []
+            return removable
 
-    def doom(self, path: str) -> None:
+    def remove_later(self, path: str) -> None:
         """Keep a file that could not be deleted now, to delete it with the next ones."""
         with self.lock:
-            self._doomed.append(path)
+            self._to_remove.append(path)

@@ -185,21 +185,21 @@ class Maintenance:
             after.save(contents.disk, over=superblock)
             contents.disk.crash_point("tablet.after_compaction_swap")
             contents.install_compacted(inputs, merged, block, after)
-        self.remove_doomed()
+        self.remove_replaced_files()
         return True
 
-    def remove_doomed(self) -> None:
+    def remove_replaced_files(self) -> None:
         """Delete files that compaction replaced, unless a copy session holds them.
 
         After a crash, or if the folder cannot be changed, the sweep of the next start deletes them.
         """
         contents = self._contents
-        for path in contents.take_doomed():
+        for path in contents.take_removable():
             try:
                 with suppress(FileNotFoundError, DiskFailure):
                     contents.disk.remove(path)
             except Refused:  # a resource is exhausted: try again with the next ones
-                contents.doom(path)
+                contents.remove_later(path)
 
 
 def _inherited_deltas(inputs: Sequence[Block], superblock: Superblock) -> dict[str, Deltas]:

@@ -134,7 +134,7 @@ class Tablet:
         memory until Python's garbage collection. Its rows must not.
         """
         with self._contents.maintenance, self._contents.resolver.guard, self._contents.lock:
-            self._contents.let_go()
+            self._contents.release_memory()
             self._checked.clear()
 
     @property
@@ -257,7 +257,7 @@ class Tablet:
         finally:
             with self._contents.lock:
                 self._contents.holds -= 1
-            self._work.remove_doomed()
+            self._work.remove_replaced_files()
 
     # ------------------------------------------------------------------------------------------------- writing
 

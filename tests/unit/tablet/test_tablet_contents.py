@@ -100,14 +100,14 @@ def test_file_that_could_not_be_deleted_is_deleted_with_the_next_ones() -> None:
     disk = SimDisk()
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
     state = held(tablet)
-    assert state.take_doomed() == []
-    state.doom("data/one.arrow")
-    state.doom("data/two.arrow")
+    assert state.take_removable() == []
+    state.remove_later("data/one.arrow")
+    state.remove_later("data/two.arrow")
     state.holds = 1
-    assert state.take_doomed() == []
+    assert state.take_removable() == []
     state.holds = 0
-    assert state.take_doomed() == ["data/one.arrow", "data/two.arrow"]
-    assert state.take_doomed() == []
+    assert state.take_removable() == ["data/one.arrow", "data/two.arrow"]
+    assert state.take_removable() == []
 
 
 def test_horizon_of_a_merge_holds_after_a_restart() -> None:

@@ -124,7 +124,7 @@ def test_file_that_lacks_a_resource_to_be_deleted_is_deleted_after_the_next_merg
         assert tablet.compact() and keys_of(tablet) == [1, 2, 3, 4]
         assert [path for path in old if disk.exists(path)] == [p for p in old if "-000002." in p]
         with tablet.hold():
-            assert len(tablet._contents._doomed) == left
+            assert len(tablet._contents._to_remove) == left
         assert named_and_there(disk, tablet) == (left > 0)
         disk.close()
 
