@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from nyala.replica.fs import TABLET_SERVER
 from nyala.replica.master.catalog.catalog import Catalog
-from nyala.replica.master.heartbeats.belief import config_told
+from nyala.replica.master.heartbeats.belief import reported_config
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.heartbeats.tablet_servers import Identity
 from nyala.replica.master.tablets.descriptions import Descriptions
@@ -84,13 +84,13 @@ class AskedAtOnce:
         held = {} if request.full_report else self.held.get(request.server_uuid, {})
         self.held[request.server_uuid] = held | {r.tablet_id: r for r in request.replicas}
         for replica in request.replicas:
-            told = config_told(reported_replica_from_pb(replica))
+            told = reported_config(reported_replica_from_pb(replica))
             for uuid in told.voters if told is not None else ():
                 self._follow(uuid, told, replica)
 
     def _follow(self, uuid: str, told: RaftConfig | None, replica: pb.ReplicaStatus) -> None:
         own = self.held.setdefault(uuid, {}).get(replica.tablet_id)
-        knows = config_told(reported_replica_from_pb(own)) if own is not None else None
+        knows = reported_config(reported_replica_from_pb(own)) if own is not None else None
         if told is not None and (knows is None or knows.opid < told.opid):
             status = pb.ReplicaStatus(tablet_id=replica.tablet_id, uuid=uuid, term=replica.term, role="FOLLOWER")
             status.phase, status.data_state = "RUNNING", DataState.READY

@@ -303,7 +303,7 @@ MUTANTS = (
         rows="IN-40",
         test="tests/unit/master/test_master_refused_ticks.py::test_catalog_can_hold_each_config_that_is_believed",
         file="replica/master/heartbeats/belief.py",
-        function="config_told",
+        function="reported_config",
         before="if any(config is c for c in held) or not unheld_reason(config) else None",
         after="",
     ),

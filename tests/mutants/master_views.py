@@ -647,7 +647,7 @@ MUTANTS = (
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_impossible_configs_tell_nothing",
         file="replica/master/heartbeats/belief.py",
-        function="config_told",
+        function="reported_config",
         before=" or config.opid.term > report.term",
         after="",
     ),

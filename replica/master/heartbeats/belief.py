@@ -13,7 +13,7 @@ from nyala.replica.raft import unheld_reason
 from nyala.replica.types import OpId, RaftConfig, ReportedReplica
 
 
-def config_told(report: ReportedReplica, held: Iterable[RaftConfig] = ()) -> RaftConfig | None:
+def reported_config(report: ReportedReplica, held: Iterable[RaftConfig] = ()) -> RaftConfig | None:
     """The committed config that a replica reports; None if it reports none, or one that no replica can hold.
 
     A replica has entered the term of every committed entry of its log. `held`: configs of other reports that passed

@@ -26,7 +26,7 @@ from nyala.replica.types import (
     limits,
 )
 
-from .belief import believed, config_told, doubt, may_lead, newer
+from .belief import believed, doubt, may_lead, newer, reported_config
 from .full_reports import FullReports
 from .report_limits import ReportMemory, StatusRate
 
@@ -456,7 +456,7 @@ class SoftState:
         was = state.leader_uuid, state.leader_term, state.leader_status
         told_before = state.recorded is known and server.uuid in state.told
         if not told_before or before is None or not _tells_the_same(before, replica):
-            told = config_told(replica, state.told.values())
+            told = reported_config(replica, state.told.values())
             if told is not None:
                 state.told[server.uuid] = told
             else:

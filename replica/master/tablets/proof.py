@@ -12,7 +12,7 @@ from functools import partial
 
 from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, ReportedReplica, generation_of
 
-from ..heartbeats.belief import config_told, newer, same
+from ..heartbeats.belief import newer, reported_config, same
 
 STEPS_MAX = 1_000
 """The most steps of one search for a path. The configs of honest members are all on one path, so only false configs
@@ -60,7 +60,7 @@ def prove(known: RaftConfig, answers: Answers, at_us: int, *, recorded: bool = T
     Second, no server leads with another config, or has an open replica with a config from which the adopted one does
     not follow.
     """
-    told = {uuid: config for uuid, status in answers.items() if (config := config_told(status)) is not None}
+    told = {uuid: config for uuid, status in answers.items() if (config := reported_config(status)) is not None}
     distinct: list[RaftConfig] = []
     for config in sorted(told.values(), key=lambda c: c.opid):
         if not any(same(config, other) for other in distinct):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master.heartbeats.belief import believed, config_told
+from nyala.replica.master.heartbeats.belief import believed, reported_config
 from nyala.replica.master.heartbeats.soft_state import DOUBT_US, LEADER_SILENT_US
 from nyala.replica.master.requests.infos import server_infos
 from nyala.replica.master.tablets.view import health_of
@@ -63,7 +63,7 @@ def test_impossible_configs_tell_nothing() -> None:
     """IN-40. Goal: the masters ignore a config that no replica can have. Method: configs committed in a term that the
     replica has not entered, before the first entry, without voters, with a member twice, with too many members, with
     none."""
-    assert config_told(reported_replica_from_pb(status(A, "t", KNOWN))) == KNOWN
+    assert reported_config(reported_replica_from_pb(status(A, "t", KNOWN))) == KNOWN
     many = RaftConfig(OpId(1, 1), tuple(Member(f"{n:032x}") for n in range(limits.CONFIG_MEMBERS_MAX + 1)))
     twice = status(A, "t", KNOWN)
     twice.committed_config.members.add().CopyFrom(twice.committed_config.members[0])
@@ -76,7 +76,7 @@ def test_impossible_configs_tell_nothing() -> None:
         status(A, "t", None),
         twice,
     ]
-    assert [config_told(reported_replica_from_pb(s)) for s in impossible] == [None] * len(impossible)
+    assert [reported_config(reported_replica_from_pb(s)) for s in impossible] == [None] * len(impossible)
 
 
 BEAT = {"server_uuid": A, "full_report": True}

@@ -19,7 +19,7 @@ from nyala.replica.master.catalog.records import TABLET, Tablet, write
 from nyala.replica.master.collection_pauses import CollectionPauses
 from nyala.replica.master.decisions.reconciler import Reconciler, marked
 from nyala.replica.master.group.entries import unfit_record
-from nyala.replica.master.heartbeats.belief import config_told
+from nyala.replica.master.heartbeats.belief import reported_config
 from nyala.replica.master.heartbeats.full_reports import BUSY_US, IDLE_US
 from nyala.replica.master.heartbeats.soft_state import HEAR_FIRST_US, SoftState
 from nyala.replica.master.metrics import Metrics
@@ -74,8 +74,8 @@ def test_config_that_no_replica_can_hold_is_not_believed(what: str) -> None:
     """IN-40. Goal: the masters ignore a reported config that no replica can hold. Method: one that a replica can hold,
     with one change each."""
     told = reported_replica_from_pb(status_of(S[0], "t", alone(S[0])))
-    assert config_told(told) == alone(S[0])
-    assert config_told(reported_replica_from_pb(status_of(S[0], "t", UNHELD[what]))) is None
+    assert reported_config(told) == alone(S[0])
+    assert reported_config(reported_replica_from_pb(status_of(S[0], "t", UNHELD[what]))) is None
 
 
 ADDRESSES = st.lists(
@@ -96,7 +96,7 @@ CONFIGS = st.builds(
 def test_catalog_can_hold_each_config_that_is_believed(config: RaftConfig) -> None:
     """IN-40. Goal: no reported config that the masters believe is one that the catalog refuses. Method: configs of
     random members, addresses, positions and decisions; the record of each that is believed."""
-    if (told := config_told(reported_replica_from_pb(status_of(S[0], "t", config, MOST)))) is not None:
+    if (told := reported_config(reported_replica_from_pb(status_of(S[0], "t", config, MOST)))) is not None:
         assert unfit_record(TABLET + "t", write(record_of(told))) == ""
 
 
