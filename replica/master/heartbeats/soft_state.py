@@ -601,7 +601,7 @@ class SoftState:
         """The servers that report a replica of the tablet."""
         return (self.servers[uuid] for uuid in self._reporters.get(tablet_id, ()))
 
-    def leaders_word(self, tablet_id: str, uuid: str) -> PeerReport | None:
+    def peer_report(self, tablet_id: str, uuid: str) -> PeerReport | None:
         """The last report of the tablet's leader about its peer `uuid`."""
         state = self.tablets.get(tablet_id)
         peers = state.leader_status.peers if state is not None and state.leader_status is not None else ()

@@ -101,7 +101,7 @@ def _reports_failed(soft: SoftState, tablet_id: str, uuid: str) -> bool:
 
 def _health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions, mono_us: int) -> Health:
     silent_us = soft.silent_us(uuid, mono_us)
-    server, replica, peer = soft.servers.get(uuid), soft.replica(uuid, tablet_id), soft.leaders_word(tablet_id, uuid)
+    server, replica, peer = soft.servers.get(uuid), soft.replica(uuid, tablet_id), soft.peer_report(tablet_id, uuid)
     if _reports_failed(soft, tablet_id, uuid):
         return Health.FAILED_UNRECOVERABLE  # whatever happens to its server
     if soft.missed_us(uuid, tablet_id, mono_us) > options.rereplicate_after_ms * 1000:
@@ -250,7 +250,7 @@ def changes_at(soft: SoftState, view: TabletView, options: MasterOptions, mono_u
     for member in view.config.members:
         if leader is not None and soft.silent_us(member.uuid, mono_us) > after_us:
             found.append(leader.back_us)  # its silence counts from the time of the leader's return
-        server, peer = soft.servers.get(member.uuid), soft.leaders_word(view.tablet_id, member.uuid)
+        server, peer = soft.servers.get(member.uuid), soft.peer_report(view.tablet_id, member.uuid)
         if peer is not None and server is not None and peer.last_contact_us_ago > after_us:
             found.append(server.open_us.get(view.tablet_id, mono_us))
     return min((at + after_us + 1 for at in found if at + after_us >= mono_us), default=None)
