@@ -71,7 +71,7 @@ class DecisionSinks:
         """Called on an executor's thread."""
         link = self._link
         if link is not None:
-            link.tell_outcome(
+            link.publish_outcome(
                 replace(outcome, executor=f"master {self._state.uuid}", at_us=self._state.clock.wall_us())
             )
 
@@ -138,7 +138,7 @@ class DecisionSinks:
         self._reconciler.add_sink(publish, lambda: link.connection)
         self._reconciler.on_view = on_view
         self._reconciler.on_decided = decided
-        self._reconciler.on_outcome = link.tell_outcome
+        self._reconciler.on_outcome = link.publish_outcome
         state.kafka = link
         link.start()
         return link

@@ -141,7 +141,7 @@ class KafkaLink:
         value = None if record is None else encode_record(record)
         self._outbox.put(Item(self._prefix + topic, key.encode(), value))
 
-    def tell_outcome(self, outcome: Outcome, done: Callable[[], None] | None = None) -> None:
+    def publish_outcome(self, outcome: Outcome, done: Callable[[], None] | None = None) -> None:
         """Publish an outcome; `done` runs once it is acknowledged."""
         key, value = outcome.tablet_id.encode(), encode_record(outcome)
         self._outbox.put(Item(self._prefix + kafka_topics.OUTCOMES, key, value, event=True, done=done))
@@ -325,7 +325,7 @@ class KafkaLink:
         if outcome is None:
             return False
         acknowledged = threading.Event()
-        self.tell_outcome(outcome, acknowledged.set)
+        self.publish_outcome(outcome, acknowledged.set)
         while not acknowledged.wait(0.5):
             if self._closing.is_set() or not self.connected:
                 return False
