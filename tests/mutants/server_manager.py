@@ -731,7 +731,7 @@ MUTANTS = (
             "tests/unit/server/test_server_resources.py::test_use_is_told_once_from_four_fifths_on_and_again_after_it_fell"
         ),
         file="replica/server/runtime/resources.py",
-        function="to_tell",
+        function="warning_due",
         before="if (text := use.near_limit(name)) and not told:",
         after="if text := use.near_limit(name):",
     ),

@@ -29,7 +29,7 @@ def open_files() -> ResourceUse:
     return ResourceUse(used, 0 if limit == resource.RLIM_INFINITY else limit)
 
 
-def to_tell(name: str, use: ResourceUse, told: bool) -> tuple[str, bool]:
+def warning_due(name: str, use: ResourceUse, told: bool) -> tuple[str, bool]:
     """Return (the warning to log now, or ""; whether a warning was logged since the use was last below QUIET_BELOW)."""
     if (text := use.near_limit(name)) and not told:
         return text, True
@@ -55,6 +55,6 @@ class ResourceWatch:
         found = {name: ask() for name, ask in self._ask.items()}
         self.files, self.maps = found[OPEN_FILES], found[MEMORY_MAPS]
         for name, use in found.items():
-            text, self._told[name] = to_tell(name, use, self._told[name])
+            text, self._told[name] = warning_due(name, use, self._told[name])
             if text:
                 _log.warning("P %s %s", self._uuid, text)

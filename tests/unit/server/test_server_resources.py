@@ -19,7 +19,7 @@ from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.metrics import Metrics
 from nyala.replica.server.runtime.memory import MemoryGuard
-from nyala.replica.server.runtime.resources import LOOK_EVERY_S, ResourceWatch, open_files, to_tell
+from nyala.replica.server.runtime.resources import LOOK_EVERY_S, ResourceWatch, open_files, warning_due
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.types import ResourceUse
 from tests.harness.copies import new_disk
@@ -51,12 +51,12 @@ def test_use_is_told_once_from_four_fifths_on_and_again_after_it_fell(name: str)
     falls, and rises again; an unknown limit is never told."""
     told, said = False, []
     for used in (10, 79, 80, 95, 99, 75, 85, 69, 79, 81):
-        text, told = to_tell(name, ResourceUse(used, 100), told)
+        text, told = warning_due(name, ResourceUse(used, 100), told)
         said.append((used, bool(text)))
         if text:
             assert f"{used} of 100 {name}" in text and "move tablets" in text
     assert [used for used, now in said if now] == [80, 81]
-    assert to_tell(name, ResourceUse(10**9, 0), False) == ("", False)
+    assert warning_due(name, ResourceUse(10**9, 0), False) == ("", False)
 
 
 def test_server_counts_them_in_its_metrics_and_warns_in_its_log(caplog: pytest.LogCaptureFixture) -> None:
