@@ -69,7 +69,7 @@ MUTANTS = (
         rows="IN-82",
         test=("tests/unit/master/test_master_answers.py::test_master_that_begins_uses_no_impossible_answer_of_another"),
         file="replica/master/group/joining.py",
-        function="look_at",
+        function="ask_master",
         before='check_reply(await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S), "the master").replica',
         after="(await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S)).replica",
     ),

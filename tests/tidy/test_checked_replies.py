@@ -13,7 +13,7 @@ CHECKED = "check_reply"
 STUBS: dict[str, tuple[str, ...]] = {
     "master/group/forming.py ask_build": (CHECKED,),
     "master/group/forming.py _identity": (CHECKED,),
-    "master/group/joining.py look_at": (CHECKED,),
+    "master/group/joining.py ask_master": (CHECKED,),
     "master/heartbeats/tablet_servers.py GrpcTabletServers.identity": (CHECKED,),
     "master/heartbeats/tablet_servers.py GrpcTabletServers.is_process": (CHECKED,),
     "master/heartbeats/tablet_servers.py GrpcTabletServers.replicas": ("`reports_in` calls check_reply",),

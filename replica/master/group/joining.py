@@ -60,7 +60,7 @@ class MasterSeen(NamedTuple):
     config: RaftConfig
 
 
-async def look_at(address: Address) -> MasterSeen | None:
+async def ask_master(address: Address) -> MasterSeen | None:
     """The master at an address and its group; None if none answers, or if it belongs to no group yet."""
     try:
         async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS, to=MASTER_ROLE) as channel:
@@ -98,7 +98,7 @@ class Joining:
         _log.info("P %s waits until the masters at %s add it", self.own.uuid, ",".join(map(str, self._asked)))
         while not has_catalog(self._disk):
             for address in list(self._asked):
-                seen = await look_at(address)
+                seen = await ask_master(address)
                 if seen is None:
                     continue
                 self._learn(seen, address)

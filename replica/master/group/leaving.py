@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from nyala.replica.types import Address, RaftConfig
 
 from .catalog_group import CatalogGroup
-from .joining import MasterSeen, look_at
+from .joining import MasterSeen, ask_master
 
 ASK_PERIOD_S = 1.0
 
@@ -58,5 +58,5 @@ async def later_config(
         return None, False
     members = [(m.uuid, m.addresses[0]) for m in own.members if m.uuid != uuid and m.addresses]
     places = (*members, *(("", address) for address in told))
-    answers = [(asked, await look_at(address)) for asked, address in places]
+    answers = [(asked, await ask_master(address)) for asked, address in places]
     return learned(own, uuid, cluster_id, [(asked, seen) for asked, seen in answers if seen is not None])

@@ -13,7 +13,7 @@ import pytest
 
 from nyala.replica.fs import MASTER
 from nyala.replica.master.group.forming import ask_build, form
-from nyala.replica.master.group.joining import look_at
+from nyala.replica.master.group.joining import ask_master
 from nyala.replica.master.heartbeats.tablet_servers import GrpcTabletServers, Identity
 from nyala.replica.rpc import pb
 from nyala.replica.transport import PeerOptions
@@ -142,7 +142,7 @@ def test_identity_of_a_master_is_checked() -> None:
     assert (found.uuid, found.version) == (UUID, "0.3.0")
     bad = pb.IdentityReply(uuid=UUID, kind="master", cluster_id=OTHER, version="v" * 5000).SerializeToString()
     assert asyncio.run(asked(bad, lambda _, at: ask_build(at))).code is Code.CORRUPTION
-    assert asyncio.run(asked(bad, lambda _, at: look_at(at))) is None
+    assert asyncio.run(asked(bad, lambda _, at: ask_master(at))) is None
 
 
 ALONE = pb.IdentityReply(uuid=OTHER, kind=MASTER, version="0.3.0").SerializeToString()
@@ -185,13 +185,13 @@ def test_master_that_begins_uses_no_impossible_answer_of_another(what: str, capl
 
     with caplog.at_level(logging.INFO, logger="nyala.master"):
         assert asyncio.run(asked(NO_MASTERS[what], forms)) is None
-    assert asyncio.run(asked(NO_MASTERS[what], lambda _, at: look_at(at))) is None
+    assert asyncio.run(asked(NO_MASTERS[what], lambda _, at: ask_master(at))) is None
     (line,) = [r.getMessage() for r in caplog.records if "waiting for the master" in r.getMessage()]
     assert line.isprintable() and len(line) < 600 and "none of it was used" in line
     config = asyncio.run(asked({"GetIdentity": ALONE, "Status": NOT_FORMED}, forms))
     assert config.voters == (UUID, OTHER)
     seen = asyncio.run(
-        asked({"GetIdentity": OF_GROUP, "Status": FORMED.SerializeToString()}, lambda _, at: look_at(at))
+        asked({"GetIdentity": OF_GROUP, "Status": FORMED.SerializeToString()}, lambda _, at: ask_master(at))
     )
     assert seen is not None and seen.config.voters == (OTHER,)
 
