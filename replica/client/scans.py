@@ -249,7 +249,7 @@ class Scans:
             request.by_link = port is not None
             # A long scan is no sign of a dead server; keepalive pings find that, so the attempt has no time limit.
             stream = stub.Scan(request, timeout=max(0.001, deadline.left_s))
-            return self._collect(tablet, stream, spec, stop, _Road(port, uuid, deadline, stop))
+            return self._collect(tablet, stream, spec, stop, _RowsLink(port, uuid, deadline, stop))
 
         if spec.staleness_us:
             # The scan may take long, but the search for a replica that is fresh enough may not.
@@ -265,7 +265,7 @@ class Scans:
         return port if port is not None and port.reachable else None
 
     def _collect(
-        self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, road: _Road
+        self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, rows_link: _RowsLink
     ) -> TabletPart:
         """Read a stream to its end, or until `stop`. Refused if it breaks off, or lacks rows."""
         batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
@@ -280,7 +280,7 @@ class Scans:
                 if chunk.arrow_batch:
                     batches.append(pa.ipc.read_record_batch(pa.py_buffer(chunk.arrow_batch), schema))
                 if chunk.port and schema is not None:
-                    for batch in road.batches(chunk, schema):
+                    for batch in rows_link.batches(chunk, schema):
                         batches.append(batch)
                         linked += batch.num_rows
                     if stop.is_set():
@@ -304,7 +304,7 @@ class _Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class _Road:
+class _RowsLink:
     """The connection on which the rows of one part may arrive, if the server offers one."""
 
     port: LinkPort | None

@@ -747,15 +747,15 @@ MUTANTS = (
             Edit(
                 file="replica/client/scans.py",
                 function="Scans._whole.ask",
-                before="_Road(port, uuid, deadline, stop))",
-                after="_Road(port, uuid, deadline, stop), batches)",
+                before="_RowsLink(port, uuid, deadline, stop))",
+                after="_RowsLink(port, uuid, deadline, stop), batches)",
             ),
             Edit(
                 file="replica/client/scans.py",
                 function="Scans._collect",
                 before='''
              def _collect(
-                 self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, road: _Road
+                 self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, rows_link: _RowsLink
              ) -> TabletPart:
                  """Read a stream to its end, or until `stop`. Refused if it breaks off, or lacks rows."""
                  batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
@@ -767,7 +767,7 @@ MUTANTS = (
                  stream: Any,
                  spec: ScanSpec,
                  stop: threading.Event,
-                 road: _Road,
+                 rows_link: _RowsLink,
                  batches: list[Any],
              ) -> TabletPart:
                  """Read a stream to its end, or until `stop`. Refused if it breaks off, or lacks rows."""
