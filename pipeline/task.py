@@ -194,7 +194,7 @@ class Task:
         decoded = self._decoder.decode(batch.column("key"), batch.column("value"), offsets, batch.column("op_header"))
         self._decode_s += time.perf_counter() - started
         for fault in decoded.faults:
-            self._bury(fault.offset, fault.code, fault.column)
+            self._put_dead_letter(fault.offset, fault.code, fault.column)
         for rows in decoded.batches:
             self._sender.push(rows)
             if self._writer.rows_applied:
@@ -216,9 +216,9 @@ class Task:
 
     def _row_failed(self, error: RowError) -> None:
         crash.reach(crash.BEFORE_DEAD_LETTERS)
-        self._bury(error.offset, error.code, error.column)
+        self._put_dead_letter(error.offset, error.code, error.column)
 
-    def _bury(self, offset: int, code: RowCode, column: str) -> None:
+    def _put_dead_letter(self, offset: int, code: RowCode, column: str) -> None:
         # The answer to a replayed batch may name rows that this task does not have, because an earlier attempt cut its
         # batches at other rows.
         letter = self._records.letter(offset, code, column)
