@@ -142,7 +142,7 @@ MUTANTS = (
         ),
         file="replica/master/decisions/reconciler.py",
         function="Reconciler.try_tick",
-        before="if state.soft.hears_first(state.mono_us):",
+        before="if state.soft.awaits_full_reports(state.mono_us):",
         after="if False:",
     ),
     Mutant(
@@ -154,7 +154,7 @@ MUTANTS = (
         ),
         file="replica/master/decisions/reconciler.py",
         function="Reconciler.tick",
-        before="lambda: state.soft.hears_first(state.mono_us)",
+        before="lambda: state.soft.awaits_full_reports(state.mono_us)",
         after="lambda: False",
     ),
     Mutant(
@@ -165,7 +165,7 @@ MUTANTS = (
             "test_policy_of_a_young_leadership_waits_while_full_reports_come"
         ),
         file="replica/master/heartbeats/soft_state.py",
-        function="SoftState.hears_first",
+        function="SoftState.awaits_full_reports",
         before="now_us - self.since_us < HEAR_FIRST_US and ",
         after="",
     ),

@@ -118,7 +118,7 @@ class Reconciler:
         """Evaluate once, unless this master does not lead, or full reports should be processed first. Any other refusal
         is counted, and logged once for each reason."""
         state = self._state
-        if state.soft.hears_first(state.mono_us):
+        if state.soft.awaits_full_reports(state.mono_us):
             return
         try:
             await self.tick()
@@ -143,7 +143,7 @@ class Reconciler:
             self._term = term
             for sink in self._sinks:
                 sink.sent.forget()
-        if not await state.refresh_views_unless(lambda: state.soft.hears_first(state.mono_us)):
+        if not await state.refresh_views_unless(lambda: state.soft.awaits_full_reports(state.mono_us)):
             return
         await self._mark_formed()
         await self._forget_dropped()

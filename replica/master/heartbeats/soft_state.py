@@ -221,7 +221,7 @@ class SoftState:
         """Forget everything: each term of leadership begins without reports."""
         self.__init__(now_us, self._known, long_silence_us=self._long_silence_us)  # type: ignore[misc]
 
-    def hears_first(self, now_us: int) -> bool:
+    def awaits_full_reports(self, now_us: int) -> bool:
         """Whether this leadership is young and full reports are under way. Each replica in them changes the view of its
         tablet, so the policy waits until all reports have come."""
         return now_us - self.since_us < HEAR_FIRST_US and self.full_reports.is_busy(now_us)
