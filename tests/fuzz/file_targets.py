@@ -122,7 +122,7 @@ def _marker(disk: SimDisk) -> object:
     marker = ReplayMarker.load(disk, TABLET)
     if marker is None:
         return "none"
-    after = marker.after_a_death("build")
+    after = marker.after_crash("build")
     return marker, after and after.encode()
 
 

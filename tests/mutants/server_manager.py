@@ -751,7 +751,7 @@ MUTANTS = (
             "tests/unit/server/test_server_replay_watch.py::test_entry_that_killed_one_build_is_tried_again_by_another"
         ),
         file="replica/server/startup/replay_watch.py",
-        function="ReplayMarker.after_a_death",
+        function="ReplayMarker.after_crash",
         before="if self.is_proof and self.build == build:",
         after="if self.is_proof:",
     ),
@@ -770,7 +770,7 @@ MUTANTS = (
         rows="IN-05",
         test="tests/unit/server/test_server_replay_watch.py::test_death_in_a_long_replay_makes_few_entries_suspect",
         file="replica/server/startup/replay_watch.py",
-        function="ReplayMarker.after_a_death",
+        function="ReplayMarker.after_crash",
         before="first, last = self.first, self.last",
         after="first, last = 1, 1000",
     ),
@@ -780,7 +780,7 @@ MUTANTS = (
         test="tests/unit/server/test_server_replay_watch.py::"
         "test_third_death_at_one_entry_leaves_only_that_replica_offline",
         file="replica/server/startup/replay_watch.py",
-        function="ReplayMarker.after_a_death",
+        function="ReplayMarker.after_crash",
         before="died_alone = self.first if self._was_alone else 0",
         after="died_alone = 0",
     ),

@@ -90,7 +90,7 @@ class ReplayMarker:
             return None
         return cls(**{name: value[name] for name in _FIELDS}, **_more_of(value["reserved"]))
 
-    def after_a_death(self, build: str) -> ReplayMarker | None:
+    def after_crash(self, build: str) -> ReplayMarker | None:
         """The marker with which a replay of `build` begins; None if an entry is proven to crash that build.
 
         A crash under another build makes entries suspect, and proves nothing.
@@ -209,7 +209,7 @@ class ReplayWatch:
         marker = ReplayMarker.load(self._disk, tablet_id)
         if marker is None or marker.wal_generation != wal_generation or marker.first > last.index:
             marker = ReplayMarker(wal_generation=wal_generation, build=self._build)
-        elif (after := marker.after_a_death(self._build)) is None:
+        elif (after := marker.after_crash(self._build)) is None:
             raise EntryCrashesReplay(
                 "this server crashed three times while it applied one entry of the log. Nothing is lost. Start a build "
                 "without the defect, which tries again by itself, or remove "
