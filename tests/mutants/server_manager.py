@@ -364,7 +364,7 @@ MUTANTS = (
         rows="IN-32",
         test="tests/unit/server/test_server_resources.py::test_server_counts_them_in_its_metrics_and_warns_in_its_log",
         file="replica/server/maintenance/maintenance.py",
-        function="Maintenance.look_at_resources",
+        function="Maintenance.count_resources",
         before="await asyncio.get_running_loop().run_in_executor(self._pool, self.resources.look)",
         after="await asyncio.sleep(0)",
     ),

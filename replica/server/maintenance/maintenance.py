@@ -74,7 +74,7 @@ class Maintenance:
         while not self._manager.stopping:
             await asyncio.sleep(self._manager.options.maintenance_ms / 1000)
             self._memory.refresh()
-            await self.look_at_resources()
+            await self.count_resources()
             await self.check_files()
             await self.give_back()
             if self._memory.pressure > PRESSURE_FLUSH:
@@ -104,7 +104,7 @@ class Maintenance:
                     tablet.replica.gc()
         return False
 
-    async def look_at_resources(self) -> None:
+    async def count_resources(self) -> None:
         """Count open files and memory maps from time to time, so that a warning comes before they run out."""
         if self._looked_at is None or self._now() - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = self._now()

@@ -75,7 +75,7 @@ def test_server_counts_them_in_its_metrics_and_warns_in_its_log(caplog: pytest.L
         maintenance.resources = ResourceWatch(manager.uuid, lambda: ResourceUse(30, 1000), maps)
         for later_s in (0.0, 1.0, LOOK_EVERY_S, 1.0):
             now[0] += later_s
-            await maintenance.look_at_resources()
+            await maintenance.count_resources()
         anything: Any = SimpleNamespace(
             running=list, hold_ms_max=0, hold_ms_recent=0, batches=0, rows=0, bytes=0, damaged=0
         )
