@@ -186,7 +186,7 @@ class KeptView:
         """The number of the tablet's last refresh, if a refresh now would compute the same view; None if it might
         not."""
         soft, view = self._soft(), self.tablets.get(tablet_id)
-        if view is None or not self.stand({tablet_id: self._number_of[tablet_id]}, mono_us):
+        if view is None or not self.is_current({tablet_id: self._number_of[tablet_id]}, mono_us):
             return None
         if self._time_of.get(tablet_id, mono_us + 1) <= mono_us or soft.tablets[tablet_id].later is not None:
             return None  # an answer has the age of an unproven config
@@ -194,7 +194,7 @@ class KeptView:
         same = all(u in self._standing and self._standing[u][0] == standing for u, standing in standings)
         return self._number_of[tablet_id] if same else None
 
-    def stand(self, numbers: Mapping[str, int], mono_us: int) -> bool:
+    def is_current(self, numbers: Mapping[str, int], mono_us: int) -> bool:
         """Whether no change of these tablets is known since their refreshes with these numbers. It takes up to two
         ticks to notice that a server fell silent, or that the time of a refresh has come."""
         touched = self._soft().touched

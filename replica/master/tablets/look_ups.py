@@ -65,7 +65,7 @@ class LookUps:
         page = self._pages.get(key)
         if page is None or page.version != self._catalog().version(key[0]) or len(page.numbers) < len(page.parts):
             return None
-        if not self._kept.stand(page.numbers, mono_us):
+        if not self._kept.is_current(page.numbers, mono_us):
             return None
         self._pages[key] = self._pages.pop(key)
         return page.answer
