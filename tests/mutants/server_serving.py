@@ -1091,7 +1091,7 @@ MUTANTS = (
             "tests/unit/server/test_server_scan_links.py::test_rows_leave_on_the_call_if_the_client_opens_no_connection"
         ),
         file="replica/server/requests/scan_links.py",
-        function="ScanLink.come",
+        function="ScanLink.wait_opened",
         before="asyncio.timeout(self._come_s)",
         after="asyncio.timeout(None)",
     ),

@@ -116,7 +116,7 @@ class ScanLink:
         else:
             self.opened(made.result())
 
-    async def come(self) -> bool:
+    async def wait_opened(self) -> bool:
         """Whether the client has opened the connection, in time."""
         try:
             async with asyncio.timeout(self._come_s):

@@ -342,7 +342,7 @@ class Scans:
                     link = offer()
                     with self._patient():
                         yield pb.ScanChunk(port=link.port, ticket=link.ticket, snapshot_time=snapshot_time)
-                    if await link.come():
+                    if await link.wait_opened():
                         done = await ended(lambda: self._linked(link, batch, following, deadline))
                         while not done:
                             with self._patient():
