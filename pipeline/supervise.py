@@ -135,7 +135,7 @@ def run_two_queries(
         why = ""
         try:
             other()
-        except Exception as error:  # noqa: BLE001 - the thread's root; told by the main thread
+        except Exception as error:  # noqa: BLE001 - the thread's root; the main thread raises it
             why = f": {error}"
         ended.append(QueryRefused(f"the {name} query ended{why}"))
         end_main()

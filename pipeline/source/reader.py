@@ -145,7 +145,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         return [Part(tablet.pos, replace(spec, slice_pos=number), times) for tablet in asked for number in slices]
 
     def _time_of_all_queries(self, asked: Sequence[TabletHandle]) -> int:
-        """Return the time that the options name, for reads of these tablets. What is planned counts as read."""
+        """Return the time that the options name, for reads of these tablets. A planned read counts as a read."""
         client = self._client_with_time_seen()
         at = self.options.at_time
         if not at:

@@ -70,7 +70,7 @@ class DesiredChange:
     def __post_init__(self) -> None:
         check(bool(self.from_uuid) or self.kind is not ChangeKind.MOVE, "a move needs a source", change=self.wish_id)
         sourced = (ChangeKind.REMOVE, ChangeKind.DEMOTE)
-        check(bool(self.from_uuid) or self.kind not in sourced, "it names who leaves", change=self.wish_id)
+        check(bool(self.from_uuid) or self.kind not in sourced, "it names the member", change=self.wish_id)
         check(bool(self.to_uuid) or self.kind in sourced, "a desired change needs a target", change=self.wish_id)
 
     def expired(self, now_us: int) -> bool:

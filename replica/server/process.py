@@ -175,7 +175,7 @@ class TabletServer:
         )
         network.on_known = peers.listener.end_unproven
         gil = GilWatch()
-        process = secrets.randbits(63) | 1  # peers are told another one: who knows it can report in this server's name
+        process = secrets.randbits(63) | 1  # other servers must not learn it: it lets a process report as this server
         service = TabletServicer(
             manager=manager,
             writes=writes,

@@ -387,7 +387,7 @@ class Catalog:
         self._records[key], known[key] = record, parsed
         if isinstance(parsed, Tablet):
             self._tablets.setdefault(parsed.table_id, {})[key] = parsed
-            self._versions[parsed.table_id] += 1  # after the change: who reads the number first reads no older record
+            self._versions[parsed.table_id] += 1  # after the change: a reader of the new number finds no older record
         elif group in _IN_TABLE_LOOK_UPS:
             self._count(key)
 

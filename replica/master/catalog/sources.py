@@ -314,7 +314,7 @@ def _refuse_reset(record: Position, request: pb.ResetSourceRequest) -> None:
             Code.STALE_GENERATION,
             "the source was reset meanwhile",
             record,
-            f"look at it again: nyala source list {record.table}",
+            f"read its generation again: nyala source list {record.table}",
             known=request.generation,
             now=record.generation,
         )

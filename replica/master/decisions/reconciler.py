@@ -214,7 +214,7 @@ class Reconciler:
         why = self._state.group.unfit(TABLET + tablet_id, record)
         if why and tablet_id not in self._unfit:
             self._unfit.add(tablet_id)
-            _log.warning("T %s its proven config is not kept, look at the servers that report it: %s", tablet_id, why)
+            _log.warning("T %s its proven config is not kept. Check the servers that report it: %s", tablet_id, why)
         elif not why:
             self._unfit.discard(tablet_id)
         return not why

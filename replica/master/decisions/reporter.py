@@ -72,7 +72,7 @@ class Reporter:
         self._told: OrderedDict[str, Told] = OrderedDict()
         """By tablet, the oldest first."""
         self._gone: set[str] = set()
-        """The dropped tablets that were told, whose records are there."""
+        """The dropped tablets whose deletion from the topic was handled, while the catalog still has their records."""
         self._untold: set[str] | None = None
         """The tablets that were not compared yet; None: all."""
         self._due: OrderedDict[str, None] = OrderedDict()

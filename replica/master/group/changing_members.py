@@ -53,7 +53,7 @@ def addition(config: RaftConfig, cluster_id: str, address: Address, found: Maste
         raise Refused(Code.ILLEGAL_STATE, f"the master there does not wait to join: {START_IT}", address=address)
     if found.tells != address:
         what = (
-            "the master there tells others another address, by --advertise or --listen: add it by that one; nothing "
+            "the master there has another address, by its --advertise or --listen: add it by that one; nothing "
             "was changed"
         )
         raise Refused(Code.INVALID_ARGUMENT, what, asked=address, tells=found.tells)

@@ -1,4 +1,5 @@
-"""Checks the files of a running master once a minute, and says what to do if a master cannot start on its files."""
+"""Checks the files of a running master once a minute. Also has the text on what to do if a master cannot start on its
+files."""
 
 from __future__ import annotations
 

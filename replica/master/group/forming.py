@@ -68,7 +68,7 @@ class MasterBuild(NamedTuple):
     joins: str = ""
     """The cluster that it waits to join; empty if it does not wait."""
     tells: Address | None = None
-    """The address that a waiting master tells others."""
+    """The address at which a waiting master can be reached, by its own answer."""
     takes_changes: bool = False
     """Whether its build follows changes of the group's members."""
 

@@ -82,7 +82,7 @@ class Joining:
     """
 
     def __init__(self, disk: Disk, own: Member, told: Sequence[Address]) -> None:
-        """`told`: the addresses of masters of the group, as `--join` gives them."""
+        """`told`: the addresses of masters of the group, from `--join`."""
         self._disk = disk
         self.own = own
         self.cluster_id = ""
@@ -118,7 +118,7 @@ class Joining:
                 self._asked.update(dict.fromkeys(member.addresses))
         mine = seen.config.member(self.own.uuid)
         if mine is not None and not set(mine.addresses) & set(self.own.addresses):
-            what = "the group has this master at another address than it tells, which --advertise or --listen says"
+            what = "the group has this master at another address than that of its --advertise or --listen"
             raise Refused(Code.INVALID_ARGUMENT, what, told=self.own.addresses[0], agreed=mine.addresses[0])
 
     async def _copy(self, leader: str, address: Address, stopped: Callable[[], bool]) -> None:

@@ -53,7 +53,7 @@ def check_peers(own: Address, peers: Sequence[Address]) -> None:
     if len(listed) < 2:
         return
     if own not in listed:
-        what = "--peers leaves out this master itself: list it as others are told, which --advertise says"
+        what = "--peers leaves out this master itself: list it, too, at the address of --advertise"
         raise Refused(Code.INVALID_ARGUMENT, what, own=own, peers=_text(listed))
     if len(listed) not in limits.MASTERS:
         what = f"{len(listed)} masters are listed: list one, three or five; an even number tolerates no more failures"
@@ -75,7 +75,7 @@ def check_config(config: RaftConfig, own: Member, peers: Sequence[Address]) -> s
         what = "--peers is not what this master's group agreed on; it has to list the same addresses on each of them"
         raise Refused(Code.ILLEGAL_STATE, what, peers=_text(peers) or "(none)", agreed=_text(stored))
     if len(config.members) > 1 and not set(own.addresses) & set(member.addresses):
-        what = "the group knows this master at another address than it tells, which --advertise or --listen says"
+        what = "the group knows this master at another address than that of its --advertise or --listen"
         raise Refused(Code.ILLEGAL_STATE, what, told=_text(own.addresses), agreed=_text(member.addresses))
     if changed and peers and stored != set(peers):
         return f"the masters have changed since --peers={_text(peers)}: the group is {_text(stored)}, which counts"
@@ -85,8 +85,8 @@ def check_config(config: RaftConfig, own: Member, peers: Sequence[Address]) -> s
 def removed(uuid: str, config: RaftConfig) -> Refused:
     """The error of a master that the group of its catalog has removed."""
     what = (
-        "this master was removed from the masters' group: nobody asks it for a vote. Its directory is not needed any "
-        "more; to use the machine again, `nyala fs wipe` the directory and start with --join"
+        "this master was removed from the masters' group: no master asks it for a vote. Its directory is no longer "
+        "needed; to use the machine again, `nyala fs wipe` the directory and start with --join"
     )
     return Refused(Code.ILLEGAL_STATE, what, uuid=uuid, members=" ".join(m.uuid for m in config.members))
 

@@ -40,7 +40,7 @@ def why_not(identity: Identity, uuid: str, cluster_id: str) -> str:
     A server that has not joined a cluster yet has no cluster id.
     """
     if identity.uuid != uuid:
-        return f"another one answers there: {identity.uuid[:40] or '(nobody)'}"
+        return f"another one answers there: {identity.uuid[:40] or '(without a uuid)'}"
     if identity.kind != TABLET_SERVER:
         return f"it is no tablet server but a {identity.kind[:40]}"
     if identity.cluster_id not in ("", cluster_id):

@@ -60,7 +60,7 @@ class CopyServicer(SourceServicer):
             )
             addresses = list(addresses_from_pb(request.from_addresses))
             if not addresses:
-                raise Refused(Code.INVALID_ARGUMENT, "the source tells no address", source=request.from_uuid)
+                raise Refused(Code.INVALID_ARGUMENT, "the source has no address", source=request.from_uuid)
             if too_far(self._jobs.local(request.tablet_id).term, request.term) or request.term < 0:
                 raise Refused(Code.INVALID_ARGUMENT, "no group can have come to this term", term=request.term)
             before = self._jobs.start(wanted, addresses, host_of_caller(context))

@@ -48,7 +48,7 @@ def _check_first(config: RaftConfig, leader_hint: str) -> None:
     named a decision, all members would refuse the masters' decisions up to that one."""
     members = len(config.members)
     if (config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False):
-        what = "a tablet's first config is of position 0.0, was decided by nobody, and is not unsafe"
+        what = "a tablet's first config has position 0.0 and no decision, and is not unsafe"
         raise _refuse(what, opid=config.opid, decision=config.decision, unsafe=config.unsafe)
     if members > limits.CONFIG_MEMBERS_PROPOSED_MAX:
         raise _refuse("too many members", members=members, max=limits.CONFIG_MEMBERS_PROPOSED_MAX)

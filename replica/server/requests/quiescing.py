@@ -54,7 +54,7 @@ class Quiescing:
         self._began = asyncio.Event()
 
     def want(self, quiesce: bool, seen: int = 0) -> None:
-        """Begin or end to quiesce. What holds already is not changed.
+        """Begin or end to quiesce. If the server is in that state already, nothing changes.
 
         `seen`: the number of changes in the status that the caller saw, 0 for any. Refused(CAS_FAILED) if the number is
         another one now. It is another one in a later process, too, so a late request cannot make that process quiesce.

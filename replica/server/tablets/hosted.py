@@ -196,7 +196,7 @@ class HostedTablet:
 
     @property
     def healthy(self) -> HealthyReplica | None:
-        """What its replica knows of its group; None if none takes part in it, or it has failed."""
+        """The group as its running replica knows it; None if no replica runs, or it has failed."""
         if self.replica is None or not self.running:
             return None
         replica = self.replica

@@ -182,7 +182,7 @@ def settle_all(disk: Disk, uuid: str) -> dict[str, Superblock | Exception]:
         with data_trouble("data"):  # a bad folder of blocks fails the replicas that have blocks, when they open
             swept = sweep_orphans(disk, named | spared_blocks(disk, disk.listdir("data")))
     except (Corruption, Refused) as error:
-        _log.warning("P %s blocks that nobody names are kept: %s", uuid, error)
+        _log.warning("P %s blocks that no superblock names are kept: %s", uuid, error)
     else:
         if swept:
             _log.info("P %s removed %d files that no superblock names", uuid, len(swept))
