@@ -199,7 +199,7 @@ def _owned(catalog: Catalog, name: str, owner_run: str) -> Position:
     if record is None:
         raise Refused(Code.NOT_FOUND, "no such source; open it first", source=SOURCE + name)
     if not record.owner_run:
-        what = "this query's lease on the source was released, by an operator or by a reset"
+        what = "this query's lease on the source was given back, by an operator or by a reset"
         raise _position(Code.SOURCE_OWNED, what, record, "start the query again", asking=owner_run)
     if record.owner_run != owner_run:
         raise _position(

@@ -431,7 +431,9 @@ def test_one_listener_is_one_server_however_many_uuids_it_answers_by() -> None:
         for uuid in (A, f"{0:031x}e"):  # a new one, and one that moves
             assert "of its host" in w.soft.admit(uuid, (Address("y", 1),), now_us, peer="ipv4:10.0.1.1")
         w.servers.listen(A, OTHER)
-        assert await w.said(A, OTHER) is Code.OVERLOADED and "take no more" in w.admission.shown()[0].not_counted
+        assert (
+            await w.said(A, OTHER) is Code.OVERLOADED and "which is the maximum" in w.admission.shown()[0].not_counted
+        )
         w.catalog[B] = [Address("h", 4)]
         w.servers.listen(B, Address("h", 4))
         assert await w.said(B, Address("h", 4), peer="ipv4:10.0.1.1") is Code.OK, "the catalog lists it"
