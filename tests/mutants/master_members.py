@@ -70,8 +70,8 @@ MUTANTS = (
             ("removed master is added again with its uuid", "if found.cluster_id:", "if False:"),
             (
                 "master that forms a group of its own is added",
-                "if not found.joins or found.tells is None:",
-                "if found.tells is None and found.joins:",
+                "if not found.joins or found.advertised is None:",
+                "if found.advertised is None and found.joins:",
             ),
         )
     ),

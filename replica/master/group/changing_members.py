@@ -49,14 +49,14 @@ def addition(config: RaftConfig, cluster_id: str, address: Address, found: Maste
             "and " + START_IT
         )
         raise Refused(Code.ILLEGAL_STATE, what, address=address, uuid=found.uuid)
-    if not found.joins or found.tells is None:
+    if not found.joins or found.advertised is None:
         raise Refused(Code.ILLEGAL_STATE, f"the master there does not wait to join: {START_IT}", address=address)
-    if found.tells != address:
+    if found.advertised != address:
         what = (
             "the master there has another address, by its --advertise or --listen: add it by that one; nothing "
             "was changed"
         )
-        raise Refused(Code.INVALID_ARGUMENT, what, asked=address, tells=found.tells)
+        raise Refused(Code.INVALID_ARGUMENT, what, asked=address, advertised=found.advertised)
     holder = next((m for m in config.members if address in m.addresses), None)
     if holder is not None:
         what = "another master has this address in the group: remove that one first; nothing was changed"

@@ -67,7 +67,7 @@ class MasterBuild(NamedTuple):
     cluster_id: str = ""
     joins: str = ""
     """The cluster that it waits to join; empty if it does not wait."""
-    tells: Address | None = None
+    advertised: Address | None = None
     """The address at which a waiting master can be reached, by its own answer."""
     takes_changes: bool = False
     """Whether its build follows changes of the group's members."""
@@ -86,7 +86,7 @@ async def ask_build(address: Address) -> MasterBuild:
         found.version,
         cluster_id=found.cluster_id,
         joins=joining.cluster_id,
-        tells=address_from_pb(joining.address) if joining.HasField("address") else None,
+        advertised=address_from_pb(joining.address) if joining.HasField("address") else None,
         takes_changes=found.takes_changes,
     )
 

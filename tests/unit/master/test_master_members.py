@@ -21,7 +21,7 @@ from tests.harness.master_calls import MASTER, SECOND_MASTER, MasterWorld
 A, B, C, D = (letter * 32 for letter in "abcd")
 CLUSTER, OTHER = "1" * 32, "2" * 32
 NEW = Address("new", 7051)
-WAITS = MasterBuild(D, 1, "0.3.0", joins=CLUSTER, tells=NEW, takes_changes=True)
+WAITS = MasterBuild(D, 1, "0.3.0", joins=CLUSTER, advertised=NEW, takes_changes=True)
 
 
 def at(uuid: str) -> Address:
@@ -49,12 +49,12 @@ FULL = tuple(Member(f"{n:032x}", (Address("m", n),)) for n in range(1, MEMBERS_M
 @pytest.mark.parametrize(
     ("code", "found", "members"),
     [
-        (Code.ILLEGAL_STATE, WAITS._replace(joins="", tells=None), ()),
-        (Code.ILLEGAL_STATE, WAITS._replace(tells=None), ()),
+        (Code.ILLEGAL_STATE, WAITS._replace(joins="", advertised=None), ()),
+        (Code.ILLEGAL_STATE, WAITS._replace(advertised=None), ()),
         (Code.ILLEGAL_STATE, WAITS._replace(cluster_id=CLUSTER), ()),
         (Code.WRONG_CLUSTER, WAITS._replace(joins=OTHER), ()),
         (Code.WRONG_CLUSTER, WAITS._replace(cluster_id=OTHER, joins=""), ()),
-        (Code.INVALID_ARGUMENT, WAITS._replace(tells=Address("elsewhere", 7051)), ()),
+        (Code.INVALID_ARGUMENT, WAITS._replace(advertised=Address("elsewhere", 7051)), ()),
         (Code.ALREADY_EXISTS, WAITS._replace(uuid=B), ()),
         (Code.ALREADY_EXISTS, WAITS, (Member("e" * 32, (NEW,)),)),
         (Code.CHANGE_PENDING, WAITS, (WAITING,)),
