@@ -910,7 +910,7 @@ MUTANTS = (
         ),
         file="replica/master/tablets/proof.py",
         function="_follows",
-        before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
+        before="return len(confirming) > 1 or all(gave_way(u, config) for u in voters - confirming)",
         after="return True",
     ),
     Mutant(
@@ -919,7 +919,7 @@ MUTANTS = (
         test=("tests/unit/master/test_master_proof.py::test_nothing_but_what_was_committed_is_ever_proven"),
         file="replica/master/tablets/proof.py",
         function="_follows",
-        before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
+        before="return len(confirming) > 1 or all(gave_way(u, config) for u in voters - confirming)",
         after="return True",
     ),
     Mutant(
@@ -931,7 +931,7 @@ MUTANTS = (
         ),
         file="replica/master/tablets/proof.py",
         function="_follows",
-        before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
+        before="return len(confirming) > 1 or all(gave_way(u, config) for u in voters - confirming)",
         after="return True",
     ),
     Mutant(
@@ -943,7 +943,7 @@ MUTANTS = (
         ),
         file="replica/master/tablets/proof.py",
         function="_follows",
-        before="return len(witnesses) > 1 or all(",
+        before="return len(confirming) > 1 or all(",
         after="return all(",
     ),
     Mutant(

@@ -143,11 +143,11 @@ def _follows(known: RaftConfig, config: RaftConfig, holders: Set[str], gave_way:
     """
     if len(holders & set(config.voters)) < config.majority:
         return False
-    voters, witnesses = set(known.voters), holders & set(known.voters)
+    voters, confirming = set(known.voters), holders & set(known.voters)
     forced = config.unsafe or generation_of(config.opid.term) != generation_of(known.opid.term)
     if forced or len(voters ^ set(config.voters)) > 1:
-        return len(witnesses) >= known.majority
-    return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)
+        return len(confirming) >= known.majority
+    return len(confirming) > 1 or all(gave_way(u, config) for u in voters - confirming)
 
 
 def _gave_way(answers: Answers, told: Mapping[str, RaftConfig], wanted: int, uuid: str, to: RaftConfig) -> bool:
