@@ -843,7 +843,7 @@ MUTANTS = (
             "test_damaged_replica_is_renewed_only_if_enough_others_say_that_they_are_whole"
         ),
         file="replica/master/tablets/proof.py",
-        function="Proof.spares",
+        function="Proof.can_spare",
         before="return self.confirmed and self.config.opid == config and len(others) >= self.config.majority",
         after="return self.confirmed and self.config.opid == config",
     ),

@@ -71,7 +71,7 @@ def orders_for(
             return pb.TabletOrder(delete=delete)
         elif (config := soft.copy_orders.get((server_uuid, tablet_id))) and is_damaged(soft, server_uuid, tablet_id):
             proof = inquiries.proof(tablet_id)
-            if proof is not None and proof.spares(server_uuid, config):
+            if proof is not None and proof.can_spare(server_uuid, config):
                 return pb.TabletOrder(renew=_copy_order(server_uuid, tablet_id, config))
             inquiries.request(tablet_id, server_uuid)
         return None

@@ -42,7 +42,7 @@ class Proof:
         """Whether a replica on the server `uuid`, which knows the config at `at`, may be deleted."""
         return self.confirmed and self.config.member(uuid) is None and not newer(at, self.config.opid)
 
-    def spares(self, uuid: str, config: OpId) -> bool:
+    def can_spare(self, uuid: str, config: OpId) -> bool:
         """Whether enough other voters are healthy at exactly that config for the replica on `uuid` to be copied
         anew."""
         others = self.whole - {uuid}

@@ -185,7 +185,7 @@ def test_damaged_replica_is_renewed_only_if_enough_others_say_that_they_are_whol
     """IN-41. Goal: a renewal makes a tombstone too: others have to have the rows. Method: the others whole, one of them
     failed, damaged, copying or at another config; the damaged one's own word counts for nothing."""
     found = proven(K, a=K, b=K, c=K)
-    assert found.spares("c" * 32, K.opid) and not found.spares("c" * 32, OpId(1, 4))
+    assert found.can_spare("c" * 32, K.opid) and not found.can_spare("c" * 32, OpId(1, 4))
     for bad in (
         answer(K, phase="FAILED"),
         answer(K, damaged=True),
@@ -193,7 +193,7 @@ def test_damaged_replica_is_renewed_only_if_enough_others_say_that_they_are_whol
         answer(config(4, "abc")),
     ):
         found = proven(K, a=K, b=bad, c=K)
-        assert not found.spares("c" * 32, K.opid)
+        assert not found.can_spare("c" * 32, K.opid)
 
 
 def test_leaders_end_goes_along_only_with_its_own_config() -> None:
