@@ -515,9 +515,9 @@ class Tablet:
         """The rows visible at `snapshot_time` (None: the latest applied). Slices of one count are disjoint and
         complete.
 
-        Refused(HISTORY_GONE) below the history horizon; INVALID_ARGUMENT for unknown columns or a bad slice; NOT_READY
-        once the tablet is closed. For a time above `safe_time` the caller must wait first. `stop` is called before each
-        piece of a block, and before each comparison of one; an error that it raises ends the scan.
+        Refused(HISTORY_GONE) below the history horizon; INVALID_ARGUMENT for unknown columns, none, or a bad slice;
+        NOT_READY once the tablet is closed. For a time above `safe_time` the caller must wait first. `stop` is called
+        before each piece of a block, and before each comparison of one; an error that it raises ends the scan.
         """
         pos, count = slice
         if not 0 <= pos < count:
@@ -526,6 +526,9 @@ class Tablet:
         names = None if columns is None else tuple(columns)
         if names is not None and len(set(names)) != len(names):
             raise Refused(Code.INVALID_ARGUMENT, "a scan names each column once", columns=len(names))
+        if names == () and not count_only:
+            what = "a scan without columns would have no rows: name a column, or ask for all columns, or for the count"
+            raise Refused(Code.INVALID_ARGUMENT, what)
         return Scan(view, ScanSpec(names, tuple(predicates), at, limit, pos, count, count_only=count_only), stop)
 
     def keys(self, payload: bytes) -> Keys:

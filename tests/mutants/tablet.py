@@ -6,6 +6,15 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
+        name="scan without columns begins",
+        rows="IN-82",
+        test="tests/unit/tablet/test_tablet_scan.py::test_scan_without_columns_is_refused_unless_it_counts",
+        file="replica/tablet/tablet.py",
+        function="Tablet.scan",
+        before="if names == () and not count_only:",
+        after="if names == () and not count_only and count < 0:",
+    ),
+    Mutant(
         name="no map looks like damage",
         rows="IN-30",
         test="tests/unit/tablet/test_tablet_maps.py::test_tablet_without_a_memory_map_left_waits_and_goes_on[open]",

@@ -10,7 +10,7 @@ import pytest
 from nyala.replica.rows import Conditions, Predicate, RowOp, ScanSpec, never_stop
 from nyala.replica.tablet import Tablet
 from nyala.replica.tablet.scan import pieces
-from nyala.replica.types import limits
+from nyala.replica.types import Code, Refused, limits
 from tests.harness.hash_twin import key_hash_one
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, Twin, rows_of, superblock, write_entry
@@ -208,3 +208,16 @@ def test_scan_by_key_passes_over_a_block_of_deletions_alone() -> None:
     wanted = [Predicate("k", ">=", (2,))]
     assert rows_of(tablet.scan(["k"], wanted), INT_SCHEMA) == [{"k": 2}, {"k": 4}]
     assert rows_of(tablet.scan(["k"], wanted, 1999), INT_SCHEMA) == [{"k": 2}, {"k": 3}, {"k": 4}]
+
+
+@pytest.mark.parametrize("slices", [(0, 1), (0, 2)])
+def test_scan_without_columns_is_refused_unless_it_counts(slices: tuple[int, int]) -> None:
+    """IN-82. Goal: a request for no columns is refused, and neither answered without the rows that are there, nor ended
+    by an exception of Arrow. Method: rows in memory, a scan of all of them and of a slice; the count of the same."""
+    tablet = Tablet.create(SimDisk(), superblock(INT_SCHEMA))
+    write(tablet, 1, RowOp.INSERT, range(20))
+    with pytest.raises(Refused) as refused:
+        tablet.scan((), slice=slices)
+    assert refused.value.code is Code.INVALID_ARGUMENT and "name a column" in str(refused.value)
+    counts = [next(iter(tablet.scan((), slice=(pos, slices[1]), count_only=True))) for pos in range(slices[1])]
+    assert sum(count.column(0)[0].as_py() for count in counts) == 20
