@@ -18,6 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  Longer runs are started by hand: tests/RUNS.md lists their commands, and when each ran last"
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "nyala: no Python 3.11 or later on the PATH: install one (Debian: apt-get install" \

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tests.harness import hand_runs
 from tests.load.campaign import Result, perform
 from tests.load.judge import Measure
 from tests.load.parts import PARTS
@@ -29,6 +30,7 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0, help="of steady load (10)")
     parser.add_argument("--brief", action="store_true", help="short parts: 90 s on two idle cores")
     parser.add_argument("--json", action="store_true", help="one JSON document a part instead of the table")
+    hand_runs.add_option(parser)
     given = parser.parse_args(words)
     if unknown := sorted(set(given.parts) - set(names)):
         parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(names)}")
@@ -77,6 +79,10 @@ def main(words: list[str] | None = None) -> int:
                 console.print(f"[red]{part.name}[/]: {error}", highlight=False)
         if any(result.errors for result in results):
             console.print(made.processes.logs(), highlight=False, markup=False)
+    if given.record:
+        failed = [result.part.name for result in results if result.errors]
+        said = f"{', '.join(result.part.name for result in results)}: {', '.join(failed) or 'none'} failed"
+        hand_runs.record(hand_runs.command_line("tests.load", words), said)
     if not given.json:
         (Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_FILES)).print(table_of(results))
     return 1 if any(result.errors for result in results) else 0

@@ -291,6 +291,14 @@ MUTANTS = (
         before="if error.code is not Code.OVERLOADED:",
         after="if error.code is Code.OK:",
     ),
+    Mutant(
+        name="newest run makes room for an older one",
+        test="tests/unit/infra/test_hand_runs.py::test_full_page_loses_the_oldest_row_of_the_command_that_has_most",
+        file="tests/harness/hand_runs.py",
+        function="record",
+        before="most = max(kinds, key=kinds.count)",
+        after="most = kinds[0]",
+    ),
     *(
         Mutant(
             name=name,

@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from nyala.infra.chaos import USUAL_DEMANDS, ChaosOptions, Kind, perform
+from tests.harness import hand_runs
 from tests.harness.cluster import local_cluster
 from tests.harness.replace_cycle import Cycle, start_servers
 
@@ -35,9 +36,13 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, help="where the stacks live; default: a temporary folder")
     parser.add_argument("--json", action="store_true", help="one JSON document a run")
     parser.add_argument("--cycles", type=int, default=0, help="so many members replaced, and no other trouble")
+    hand_runs.add_option(parser)
     given = parser.parse_args()
     if given.cycles:
-        return replace_in_cycle(given.cycles, given.seed or secrets.randbelow(1 << 31))
+        status = replace_in_cycle(given.cycles, given.seed or secrets.randbelow(1 << 31))
+        if given.record:
+            hand_runs.record(hand_runs.command_line("tests.soak"), f"{given.cycles} cycles, {status} failed")
+        return status
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_FILES)
     first = given.seed or secrets.randbelow(1 << 31)
     failed = 0
@@ -61,6 +66,9 @@ def main() -> int:
                 f"logs and data: {folder}",
                 file=sys.stderr,
             )
+    if given.record:
+        said = f"{given.runs} runs from seed {first}, {failed} failed"
+        hand_runs.record(hand_runs.command_line("tests.soak"), said)
     return 1 if failed else 0
 
 
