@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness.earlier_loops import is_news
+from tests.harness.green_tests import GreenTests
 from tests.harness.suite_times import suite_lines, suite_of
 from tests.harness.worker_shares import others_of_thirds, part_of, scheduler
 
@@ -51,6 +52,12 @@ settings.load_profile("nyala")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--part NUMBER/PARTS`: of the tests that the other options choose, run one part."""
     parser.addoption("--part", help="NUMBER/PARTS: run each PARTS-th test of every file, NUMBER says from which on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Runs in several processes keep a record of what passed."""
+    if config.getoption("numprocesses", None) or hasattr(config, "workeroutput"):
+        config.pluginmanager.register(GreenTests(config))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -12,11 +12,12 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from tests.harness.green_tests import Green, known_green
 from tests.mutants.in_place import SLIP, caught_in_place
 from tests.mutants.mutant import Mutant, Stale, all_mutants, mutated
-from tests.mutants.runs import CORES, PATIENCE_S, Ended, Run, Runner, in_files, runner
+from tests.mutants.runs import CORES, PATIENCE_S, Ended, Run, Runner, in_files, patience_s, runner
 
 WAIT_S = 300
 IN_PLACE_AT_A_TIME = 3 * CORES
@@ -24,6 +25,7 @@ IN_PLACE_AT_A_TIME = 3 * CORES
 WAIT_EACH_S = 20
 """More for each test that is run together with others."""
 SAID_CHARS = 300
+NOTHING_KNOWN = Green()
 Test = tuple[str, bool]
 """A test's id, and whether it is run in a copy."""
 
@@ -55,21 +57,21 @@ def prepared(mutant: Mutant) -> Run | str:
     return Run(tuple(mutant.tests), sources, mutant.needs_a_copy, WAIT_S)
 
 
-def without(mutants: Sequence[Mutant]) -> list[Run]:
-    """All that the mutants' tests are run in without a mutant: those of a file together, which costs one start; the
-    file with the most tests first, for it takes longest."""
+def without(tests: Iterable[Test]) -> list[Run]:
+    """All that tests are run in without a mutant: those of a file together, which costs one start; the file with the
+    most tests first, for it takes longest."""
     found = [
-        Run(tests, {}, copied, WAIT_S + len(tests) * WAIT_EACH_S)
+        Run(together, {}, copied, WAIT_S + len(together) * WAIT_EACH_S)
         for copied in (False, True)
-        for tests in in_files(test for m in mutants if m.needs_a_copy is copied for test in m.tests)
+        for together in in_files(test for test, of_a_copy in tests if of_a_copy is copied)
     ]
     return sorted(found, key=lambda run: -len(run.tests))
 
 
-def check(runs: Runner, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str, float]]:
+def check(runs: Runner, mutants: Sequence[Mutant], green: Green = NOTHING_KNOWN) -> Iterator[tuple[Mutant, str, float]]:
     """Each mutant with what is wrong, empty if it was caught, and what it took in s: as soon as its tests are known to
     be green without it. First those that are caught in place; then the others, each in a pytest of its own. Where a
-    file is not green without any, its tests are run again, one by one."""
+    file is not green without any, its tests are run again, one by one. `green`: what is known to pass already."""
     caught = set[int]()
     for pos, took_s in caught_in_place(mutants, IN_PLACE_AT_A_TIME, PATIENCE_S):
         caught.add(pos)
@@ -78,9 +80,11 @@ def check(runs: Runner, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str
     plans = [(mutant, prepared(mutant)) for mutant in mutants]
     yield from ((mutant, plan, 0.0) for mutant, plan in plans if isinstance(plan, str))
     good = [(mutant, plan) for mutant, plan in plans if isinstance(plan, Run)]
-    files = without([mutant for mutant, _ in good])
-    red: dict[Test, str] = {}
-    """What is wrong with a test without a mutant; empty if nothing is."""
+    tests = {(test, mutant.needs_a_copy) for mutant, _ in good for test in mutant.tests}
+    red = {(test, copied): "" for test, copied in tests if green.has(test, patience_s(test))}
+    """What is wrong with a test without a mutant; empty if nothing is. A test that has just passed, in less time than
+    any of its waits may take here, needs no run of its own."""
+    files = without(tests - red.keys())
     held: list[tuple[Mutant, Ended]] = []
 
     def judged() -> Iterator[tuple[Mutant, str, float]]:
@@ -160,7 +164,7 @@ def main() -> int:
         mutants = third(mutants, arguments.third)
     survived: list[str] = []
     with runner() as runs:
-        for done, (mutant, problem, took_s) in enumerate(check(runs, mutants), 1):
+        for done, (mutant, problem, took_s) in enumerate(check(runs, mutants, known_green()), 1):
             told = f"SURVIVED {mutant.name}: {problem}" if problem else f"caught   {mutant.name}"
             print(f"{done:4d}/{len(mutants)} {took_s:5.1f} s  {told}", flush=True)
             if problem:

@@ -6,6 +6,31 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="test that failed once counts as green",
+        test="tests/tidy/test_green_tests.py::test_tests_that_failed_were_left_out_or_took_long_are_not_known",
+        file="tests/harness/green_tests.py",
+        function="Green.has",
+        before="self.left_out | self.failed",
+        after="self.left_out",
+    ),
+    Mutant(
+        name="tests of other sources count as green",
+        test="tests/tidy/test_green_tests.py::test_record_is_of_the_sources_as_they_are",
+        file="tests/harness/green_tests.py",
+        function="known_green",
+        before="found.digest == digest_of_sources(root)",
+        after="digest_of_sources(root)",
+    ),
+    Mutant(
+        name="test that passed slowly is not run without a mutant",
+        test="tests/mutants/test_mutants_runner.py::test_test_that_has_just_passed_is_not_run_without_a_mutant",
+        file="tests/harness/green_tests.py",
+        function="Green.has",
+        before="max(times) < within_s",
+        after="max(times) < 10 * within_s",
+        on_disk=True,
+    ),
+    Mutant(
         name="readme names a command that is not there",
         rows="IN-70",
         test="tests/unit/infra/test_readme_words.py::test_command_that_readme_names_exists",

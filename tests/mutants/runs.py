@@ -175,11 +175,15 @@ class _Verdict:
         self.status = int(exitstatus)
 
 
+def patience_s(*tests: str) -> int:
+    """How long these tests, run together, wait for what must come."""
+    return PATIENCE_REAL_S if any(test.startswith(REAL) for test in tests) else PATIENCE_S
+
+
 def _pytest(run: Run, folder: Path, tree: Path | None) -> int:
     """All that the forked process does: pytest, in itself or started in `tree`; its exit status."""
     arguments = [*PYTEST, f"--basetemp={folder / 't'}", *run.tests]
-    real = any(test.startswith(REAL) for test in run.tests)
-    os.environ["NYALA_TEST_PATIENCE_S"] = str(PATIENCE_REAL_S if real else PATIENCE_S)
+    os.environ["NYALA_TEST_PATIENCE_S"] = str(patience_s(*run.tests))
     if tree is not None:
         os.chdir(tree)
         environment = {

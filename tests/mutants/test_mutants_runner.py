@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,12 +119,14 @@ def test_mutant_that_waits_for_ever_has_the_time_of_the_test_that_it_stops(tmp_p
 
 CHECK = """
 import json, sys
+from tests.harness.green_tests import Green
 from tests.mutants.__main__ import check
 from tests.mutants.mutant import Mutant
 from tests.mutants.runs import runner
 with runner() as runs:
-    rows = [Mutant(**row) for row in json.load(sys.stdin)]
-    print(json.dumps({mutant.name: problem for mutant, problem, _ in check(runs, rows)}))
+    given = json.load(sys.stdin)
+    rows, green = [Mutant(**row) for row in given["rows"]], Green("d", given["took_s"])
+    print(json.dumps({mutant.name: problem for mutant, problem, _ in check(runs, rows, green)}))
 """
 TEST = "tests/unit/raft/test_raft_quorum.py::test_majority_any_group_size_is_more_than_half"
 WRONG = {
@@ -134,6 +137,30 @@ WRONG = {
     "return count // 2 + 1": "the text after is the text before",
 }
 """What stands in place of the rule, and what is said of it."""
+
+
+def checked(rows: list[dict[str, Any]], took_s: dict[str, float]) -> tuple[dict[str, str], str]:
+    """Return what is wrong with each row, by name, and what was told meanwhile. `took_s`: tests that have passed."""
+    command, given = [sys.executable, "-c", CHECK], json.dumps({"rows": rows, "took_s": took_s})
+    ended = subprocess.run(command, input=given, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
+    return json.loads(ended.stdout), ended.stderr
+
+
+def test_test_that_has_just_passed_is_not_run_without_a_mutant() -> None:
+    """Goal: a run of all mutants does not repeat the tests that were run just before, unless one took longer than a
+    wait may take here. Method: a rule of a line, broken and unbroken, in a pytest of its own, with a test that is known
+    to pass at once, or slowly; and with one that is not there, which is known to pass."""
+    row = {"test": TEST, "file": "replica/raft/quorum.py"}
+    rows = [
+        row | {"name": text, "before": "return count // 2 + 1", "after": text}
+        for text in ("return 0", "return 1 + count // 2")
+    ]
+    gone = row | {"name": "gone", "test": f"{TEST}_gone", "before": "return count // 2 + 1", "after": "return 0"}
+    told, said = checked([*rows, gone], {TEST: 1.0, f"{TEST}_gone": 1.0})
+    assert told["return 0"] == "" and "not noticed" in told["return 1 + count // 2"] and "status 4" in told["gone"]
+    assert "without a mutant" not in said
+    told, said = checked(rows[:1], {TEST: PATIENCE_S + 0.0})
+    assert told["return 0"] == "" and "without a mutant" in said
 
 
 @pytest.mark.parametrize("on_disk", [False, pytest.param(True, marks=pytest.mark.deep)])
@@ -147,11 +174,7 @@ def test_mutants_are_told_from_rows_that_prove_nothing(on_disk: bool) -> None:
         row | {"name": "red", "test": f"{TEST}_gone", "before": "return count", "after": "return 0 * count"},
         row | {"name": "gone", "before": "return counts", "after": "return 1"},
     ]
-    command = [sys.executable, "-c", CHECK]
-    ended = subprocess.run(
-        command, input=json.dumps(rows), cwd=ROOT, capture_output=True, text=True, timeout=600, check=True
-    )
-    told = json.loads(ended.stdout)
+    told, _ = checked(rows, {})
     expected = WRONG | {"red": "its test is red without it", "gone": "stands there 0 times"}
     assert told.keys() == expected.keys() and told["return count"] == ""
     assert {name: said for name, said in told.items() if expected[name] not in said} == {}
