@@ -111,7 +111,7 @@ def run_with_restarts(
             waited = ended - streak.since_s
             if streak.given_up(ended, options):
                 raise QueryInterrupted(
-                    f"{error}; given up after {waited:.0f} s and {streak.start} runs without progress: start the job "
+                    f"{error}; given up after {waited:.0f} s without progress and {streak.start} runs: start the job "
                     "again when the cause is gone; it goes on where it was"
                 ) from error
             pause = options.pause_s(streak.start)
