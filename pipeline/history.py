@@ -98,7 +98,7 @@ class Replay:
        tablets it changed. Each snapshot names the last such entry before it. An entry that is named and has no events
        is missing.
 
-    Memory: a config for each tablet, some 200 bytes for each entry that changed one, and one byte for each tablet of
+    Memory: a config for each tablet, some 300 bytes for each entry that changed one, and one byte for each tablet of
     each snapshot. If there are more than ENTRIES_MAX entries or SNAPSHOTS_MAX snapshots, it forgets the older half.
     Then it has the same configs, but proves them from a later position on.
     """
