@@ -84,7 +84,7 @@ def test_command_is_good_for_what_its_caller_saw_only(say: Say, members: list[st
         await world.carried_out(*S[:3])
         before = await world.state()
         late = await world.call("MasterService", method, request)
-        assert late.error.code == Code.CAS_FAILED and "look again" in late.error.message
+        assert late.error.code == Code.CAS_FAILED and "read it again" in late.error.message
         assert await world.state() == before
 
     run(scenario)

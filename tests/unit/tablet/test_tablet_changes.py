@@ -612,12 +612,14 @@ def test_slice_of_a_scan_is_one_of_those_that_there_are(cut: tuple[int, int], th
 
 
 def test_scan_names_columns_that_there_are_once() -> None:
-    """Goal: a scan of unknown or repeated columns is refused before it begins. Method: names and predicates."""
+    """Goal: a scan of no columns, or of unknown or repeated ones, is refused before it begins. Method: names and
+    predicates."""
     tablet = new_tablet()
     put(tablet, 1)
-    assert tablet.scan(["k", "v"]).schema.names == ["k", "v"] and tablet.scan([]).schema.names == []
+    assert tablet.scan(["k", "v"]).schema.names == ["k", "v"]
     bad: list[dict[str, Any]] = [
-        {"columns": ["k", "k"]}, {"columns": ["k", "none"]}, {"predicates": [Predicate("none", "=", (1,))]},
+        {"columns": []}, {"columns": ["k", "k"]}, {"columns": ["k", "none"]},
+        {"predicates": [Predicate("none", "=", (1,))]},
         {"columns": ["k"], "predicates": [Predicate("none", "=", (1,))]},
     ]  # fmt: skip
     for how in bad:
