@@ -52,7 +52,7 @@ COMMANDS = {
     "server": Place("cluster:server_app", "tablet servers"),
     "master": Place("masters:app", "the masters: list, add, remove, replace; copy or rebuild their catalog"),
     "cluster": Place("cluster:cluster_app", "the whole cluster"),
-    "security": Place("security:app", "certificates of servers, masters and clients"),
+    "security": Place("security:app", "certificates of servers, masters, clients and operators"),
     "upgrade": Place("upgrade:app", "which builds run, and the feature level of the cluster"),
     "copy": Place("copies:app", "tablet copies under way"),
     "source": Place("sources:app", "source positions: what of Kafka is in the tables"),

@@ -11,7 +11,7 @@ from nyala.replica import tools
 
 from .context import Json, say, show_list
 
-app = typer.Typer(help="certificates of servers, masters and clients", no_args_is_help=True)
+app = typer.Typer(help="certificates of servers, masters, clients and operators", no_args_is_help=True)
 
 Authority = Annotated[Path, typer.Argument(metavar="DIR", help="directory of the CA; keep it on one machine, offline")]
 _HEADINGS = ("role", "uuid or user", "state", "not before", "not after", "serial")
@@ -32,16 +32,18 @@ def init(
 @app.command("issue")
 def issue(
     directory: Authority,
-    role: Annotated[str, typer.Argument(help="server, master or client")],
+    role: Annotated[str, typer.Argument(help="server, master, client or operator")],
     out: Annotated[Path, typer.Argument(help="a new directory, for --tls, tls= and NYALA_TLS")],
     name: Annotated[
-        str, typer.Option(help="the user of a client; the uuid of a server or master, by default a new one")
+        str, typer.Option(help="the user of a client or operator; the uuid of a server or master, by default a new one")
     ] = "",
     days: Annotated[float, typer.Option(help="how long it is valid")] = 365,
     as_json: Json = False,
 ) -> None:
-    """Make a key and a certificate for one server, master or client.
+    """Make a key and a certificate for one server, master, client or operator.
 
+    A client reads and writes rows, and makes and drops tables. An operator may also move replicas, and stop and change
+    servers and masters.
     A server or master that starts with it on an empty directory takes its uuid. For a directory that exists, give the
     uuid that `nyala fs uuid` prints.
     """

@@ -38,6 +38,7 @@ from .credentials import (
     HANDSHAKE_S_MAX,
     KEY,
     MASTER_ROLE,
+    OPERATOR_ROLE,
     REFRESH_S,
     SERVER_ROLE,
     Credentials,
@@ -45,8 +46,8 @@ from .credentials import (
     certificate_uris,
     check_directory_uuid,
     credentials_of_process,
+    first_named,
     load_credentials,
-    named_by,
     speak_as,
     start_as,
 )
@@ -61,7 +62,7 @@ from .reported_replicas import reported_replica_from_pb
 from .request_bounds import count_fields
 from .request_errors import NamedRequest, as_refusal, check_name, check_tablet_id
 from .request_fields import check_fields
-from .speakers import may_speak
+from .rights import may_speak
 from .table_descriptions import (
     check_description,
     check_numbers,

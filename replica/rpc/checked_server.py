@@ -1,8 +1,8 @@
 """The gRPC server of masters and tablet servers: a request is measured and checked before its handler sees it.
 
-It checks every call of every service: with TLS, the caller's certificate; the request's bytes and number of fields
-before it is parsed; its names, ids and numbers, and whether it speaks for the holder of the certificate, before the
-handler runs. A refusal is in the reply's `error`, like all other errors.
+It checks every call of every service: with TLS, the caller's certificate and its role before anything of the request
+is read; the request's bytes and number of fields before it is parsed; its names, ids and numbers, and whether it speaks
+for the holder of the certificate, before the handler runs. A refusal is in the reply's `error`, like all other errors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .hosts import host_of_peer
 from .request_bounds import check_size, count_fields, many_fields
 from .request_fields import check_fields
 from .request_slots import RequestSlots
-from .speakers import check_speaker
+from .rights import check_role, check_speaker
 
 Handler = Any
 """A grpc.RpcMethodHandler."""
@@ -182,6 +182,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         caller: Named | None = None
         if self._credentials is not None:
             caller = self._credentials.holder_calling(context.auth_context())
+            check_role(method, caller, self._credentials.own.role)
         data = await self._receive(method, host, context)
         call.add(arrival_cost(method, len(data), request_class.DESCRIPTOR))
         request = await self._request(method, data, request_class, call)

@@ -2,8 +2,9 @@
 
 A directory of credentials has three files: `ca.pem`, `certificate.pem` and `key.pem`, which `nyala security issue`
 makes. A running process reads them again every `REFRESH_S` seconds, and uses new ones from its next handshake on. Every
-certificate has the URI `nyala://CLUSTER/ROLE/NAME`. Those of servers and masters also have DNS names, of which a caller
-checks one in the handshake: that of a role, or that of a uuid. No name server has to know them.
+certificate has the URI `nyala://CLUSTER/KIND/NAME`, of the kinds `server`, `master` and `client`. Those of clients have
+a second one, `nyala://CLUSTER/rights/RIGHTS`: `client` or `operator`. Those of servers and masters also have DNS names,
+of which a caller checks one in the handshake: that of a role, or that of a uuid. No name server has to know them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("nyala.rpc")
 
 CA, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"
-ANY_MEMBER, SERVER_ROLE, MASTER_ROLE, CLIENT_ROLE = "member", "server", "master", "client"
+ANY_MEMBER, SERVER_ROLE, MASTER_ROLE = "member", "server", "master"
+CLIENT_ROLE, OPERATOR_ROLE = "client", "operator"
+UNMARKED_ROLE = "unmarked client"
+"""The role of a client's certificate without rights, as earlier builds issued it."""
+UNKNOWN_ROLE = "client of unknown rights"
+"""The role of a client's certificate whose rights this build does not know, or that names several."""
 ENVIRONMENT = "NYALA_TLS"
 """The environment variable that names the directory of a client's credentials."""
 HANDSHAKE_S_MAX = 5.0
@@ -46,7 +52,7 @@ _URI = re.compile(
 
 
 class Named(NamedTuple):
-    """The holder of a certificate: `name` is the uuid of a server or master, or the user of a client."""
+    """The holder of a certificate: `name` is the uuid of a server or master, or the user of a client or operator."""
 
     cluster: str
     role: str
@@ -54,13 +60,21 @@ class Named(NamedTuple):
 
     @property
     def uri(self) -> str:
-        """The URI in the certificate."""
-        return f"nyala://{self.cluster}/{self.role}/{self.name}"
+        """The URI that names the holder: of a client, whatever its rights are."""
+        kind = self.role if self.role in (SERVER_ROLE, MASTER_ROLE) else CLIENT_ROLE
+        return f"nyala://{self.cluster}/{kind}/{self.name}"
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The URIs in the certificate. Earlier builds take the first one for a client's, and ignore the other one."""
+        if self.role in (CLIENT_ROLE, OPERATOR_ROLE):
+            return self.uri, _rights_of(self.cluster) + self.role
+        return (self.uri,)
 
     @property
     def dns_names(self) -> tuple[str, ...]:
         """The DNS names in the certificate; none for a client, because nobody connects to it."""
-        if self.role == CLIENT_ROLE:
+        if self.role not in (SERVER_ROLE, MASTER_ROLE):
             return ()
         return tuple(_dns(self.cluster, to) for to in (ANY_MEMBER, self.role, f"{self.name}.uuid"))
 
@@ -68,16 +82,23 @@ class Named(NamedTuple):
         return f"{self.role} {self.name} of cluster {self.cluster}"
 
 
-def named_by(uri: str) -> Named | None:
-    """The holder that a URI names; None if it is none of ours."""
-    found = _URI.fullmatch(uri)
-    return Named(**found.groupdict()) if found else None
+def first_named(uris: Sequence[str], cluster: str = "") -> Named | None:
+    """The holder that the first of ours among a certificate's URIs names, of this `cluster` if one is given; None if
+    none is. Its role is that by which a client's rights are judged."""
+    matches = filter(None, map(_URI.fullmatch, uris))
+    holders = (Named(**match.groupdict()) for match in matches)
+    found = next((named for named in holders if cluster in ("", named.cluster)), None)
+    if found is None or found.role != CLIENT_ROLE:
+        return found
+    begin = _rights_of(found.cluster)
+    rights = [uri.removeprefix(begin) for uri in uris if uri.startswith(begin)]
+    if not rights:
+        return found._replace(role=UNMARKED_ROLE)
+    return found._replace(role=rights[0] if rights in ([CLIENT_ROLE], [OPERATOR_ROLE]) else UNKNOWN_ROLE)
 
 
-def first_named(uris: Iterable[str], cluster: str = "") -> Named | None:
-    """The holder that the first of ours among these URIs names, of this `cluster` if one is given; None if none is."""
-    found = filter(None, map(named_by, uris))
-    return next((named for named in found if cluster in ("", named.cluster)), None)
+def _rights_of(cluster: str) -> str:
+    return f"nyala://{cluster}/rights/"
 
 
 def certificate_uris(certificate: x509.Certificate) -> list[str]:
@@ -105,8 +126,8 @@ def _dns(cluster: str, to: str) -> str:
 class Credentials:
     """A key, its certificate, and the CAs by which peers are checked. The key is in no text of this object.
 
-    Invariants: `own` stays as it is; `refresh` replaces all else. Connections that exist go on with what they began
-    with. Concurrency: any thread.
+    Invariants: the cluster, kind and name of `own` stay; `refresh` replaces all else, a client's rights too.
+    Connections that exist go on with what they began with. Concurrency: any thread.
     """
 
     own: Named
@@ -135,7 +156,7 @@ class Credentials:
             if files == self._files:
                 return
             found = load_credentials(self.directory)
-            if found.own != self.own:
+            if found.own.uri != self.own.uri:
                 what = "certificate.pem names another holder than the one before; a process needs a restart for that"
                 raise _refused(what, self.directory, before=str(self.own), now=str(found.own))
         except (OSError, Refused) as error:
@@ -143,7 +164,7 @@ class Credentials:
                 _log.error("the TLS credentials have changed and cannot be used, those before stay in use: %s", error)
             self._refused = files
             return
-        self.accepting, self.calling = found.accepting, found.calling
+        self.own, self.accepting, self.calling = found.own, found.accepting, found.calling
         self.grpc_certificate, self.grpc_channel = found.grpc_certificate, found.grpc_channel
         self._files, self._refused = found._files, None
         _log.info("new TLS credentials from %s are in use", self.directory)

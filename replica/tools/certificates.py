@@ -15,7 +15,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from nyala.replica.fs import RealDisk
-from nyala.replica.rpc import CA, CERTIFICATE, CLIENT_ROLE, KEY, Named, certificate_uris, named_by
+from nyala.replica.rpc import (
+    CA,
+    CERTIFICATE,
+    CLIENT_ROLE,
+    KEY,
+    MASTER_ROLE,
+    OPERATOR_ROLE,
+    SERVER_ROLE,
+    Named,
+    certificate_uris,
+    first_named,
+)
 from nyala.replica.types import Code, Refused, as_given, new_uuid
 
 T = TypeVar("T")
@@ -78,18 +89,19 @@ def issue(
     ca: Path, role: str, name: str, out: Path, *, days: float = CERTIFICATE_DAYS, begin: datetime | None = None
 ) -> Issued:
     """Make a key and a certificate in the empty directory `out`, for the server or master of uuid `name`, or the user
-    `name` of a client; an empty name of a server or master: a new uuid. `begin`: default now.
+    `name` of a client or operator; an empty name of a server or master: a new uuid. `begin`: default now.
 
     The CA's record of it is written before the certificate: no certificate is unknown to `issued`.
     """
     certificate = _read(ca / CA, x509.load_pem_x509_certificate)
     signer = _read(ca / CA_KEY, _signing_key)
     cluster = certificate_uris(certificate)[0].removeprefix("nyala://")
-    named = Named(cluster, role, name or (new_uuid() if role != CLIENT_ROLE else ""))
-    if named_by(named.uri) != named:
+    member = role in (SERVER_ROLE, MASTER_ROLE)
+    named = Named(cluster, role, name or (new_uuid() if member else ""))
+    if not (member or role in (CLIENT_ROLE, OPERATOR_ROLE)) or first_named(named.uris) != named:
         what = (
-            "a certificate is for a server, a master or a client, whose uuid or user has 1 to 63 letters, digits, "
-            "'.', '_', '@' and '-', nothing was written: give another one"
+            "a certificate is for a server, a master, a client or an operator, whose uuid or user has 1 to 63 letters, "
+            "digits, '.', '_', '@' and '-', nothing was written: give another one"
         )
         raise Refused(Code.INVALID_ARGUMENT, what, role=as_given(role), name=as_given(name))
     if not 0 < days <= DAYS_MAX:
@@ -101,9 +113,9 @@ def issue(
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{role} {named.name}"[:64])])
     builder = _builder(certificate.subject, subject, key.public_key(), begin, begin + timedelta(days=days))
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
-    if role != CLIENT_ROLE:
+    if member:
         uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
-    alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(named.uri)]
+    alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in named.uris]
     alternatives += [x509.DNSName(dns.lower()) for dns in named.dns_names]
     key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     for extension, critical in (
@@ -130,7 +142,7 @@ def issued(ca: Path) -> list[Issued]:
 
 
 def _issued(certificate: x509.Certificate) -> Issued:
-    named = named_by(certificate_uris(certificate)[0])
+    named = first_named(certificate_uris(certificate))
     if named is None:
         raise Refused(Code.CORRUPTION, "a certificate of the CA names nobody", serial=f"{certificate.serial_number:x}")
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc

@@ -280,7 +280,7 @@ class _Incoming(FrameReader):
         """Go on with TLS; the link ends if the certificate is not that of its sender."""
         try:
             secure, holder = await secure_accepted(transport, self, credentials)
-            if not may_speak(holder, uuid):
+            if not may_speak(holder, uuid, (credentials.own.role,)):
                 raise ConnectionError(f"a link of {uuid} came with the certificate of {holder}")
         except (OSError, Refused) as error:
             self.fail(error)

@@ -100,6 +100,8 @@ class Code(IntEnum):
     """Master and tablet server belong to different clusters."""
     LAGGING = 35
     """This replica's data is older than the read allows: ask another one, or again."""
+    NOT_AUTHORIZED = 36
+    """The role of the caller's certificate may not make this call."""
 
 
 class RowCode(IntEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Edit, Mutant
 
 _CERTIFICATES = "tests/unit/tools/test_tools_certificates.py::"
 _GRPC = "tests/unit/rpc/test_rpc_tls.py::"
@@ -10,6 +10,11 @@ _ROTATION = "tests/unit/rpc/test_rpc_tls_rotation.py::"
 _EXCHANGE = _ROTATION + "test_ca_of_a_running_cluster_is_exchanged_without_a_failed_call"
 _LINKS = "tests/unit/transport/test_transport_tls.py::"
 _WRITES = "tests/unit/client/test_client_tls_writes.py::"
+_RIGHTS = "tests/unit/rpc/test_rpc_rights.py::"
+_MATRIX = _RIGHTS + "test_each_call_is_carried_out_for_the_roles_of_its_row_and_refused_for_all_others"
+_EARLIER = _RIGHTS + "test_certificate_of_an_earlier_build_keeps_the_rights_that_it_had"
+_OTHERS_LINK = "test_link_with_another_servers_certificate_is_ended_before_a_message_counts"
+_FETCH = "test_files_come_over_tls_to_the_server_that_opened_the_session_alone"
 _IN_TIME = "test_link_that_does_not_go_on_with_tls_is_ended"
 
 MUTANTS = (
@@ -80,19 +85,154 @@ MUTANTS = (
         name="any certificate speaks for any server",
         rows="none",
         test=_GRPC + "test_call_that_speaks_for_another_server_than_its_certificate_is_refused_at_the_door",
-        file="replica/rpc/speakers.py",
+        file="replica/rpc/rights.py",
         function="may_speak",
         before="caller.role in roles and caller.name == uuid",
         after="caller.role in roles",
     ),
     Mutant(
-        name="user speaks for the server of the same name",
+        name="user, and a process of the other kind, uses the link of the server of the same name",
         rows="none",
-        test=_GRPC + "test_call_that_speaks_for_another_server_than_its_certificate_is_refused_at_the_door",
-        file="replica/rpc/speakers.py",
+        test=_LINKS + _OTHERS_LINK,
+        file="replica/rpc/rights.py",
         function="may_speak",
         before="caller.role in roles and caller.name == uuid",
         after="caller.name == uuid",
+    ),
+    Mutant(
+        name="operator begins no copy between two servers",
+        rows="none",
+        test=_GRPC + "test_call_that_speaks_for_another_server_than_its_certificate_is_refused_at_the_door",
+        file="replica/rpc/rights.py",
+        function="check_speaker",
+        before="if field and caller.role in MEMBERS and not",
+        after="if field and not",
+    ),
+    Mutant(
+        name="every certificate makes every call",
+        rows="none",
+        test=_MATRIX,
+        file="replica/rpc/rights.py",
+        function="check_role",
+        before="if caller.role not in allowed:",
+        after="if False:",
+    ),
+    Mutant(
+        name="call without a row is open to all",
+        rows="none",
+        test=_RIGHTS + "test_call_without_a_row_is_refused_to_everybody",
+        file="replica/rpc/rights.py",
+        function="roles_for",
+        before="return frozenset()",
+        after="return CLIENTS | MEMBERS",
+    ),
+    Mutant(
+        name="call has no row",
+        rows="none",
+        test="tests/tidy/test_request_bounds.py::test_every_call_states_who_may_make_it",
+        file="replica/rpc/rights.py",
+        before='    "TabletService.Lateness": _DATA,\n',
+        after="",
+    ),
+    Mutant(
+        name="servers send Raft messages to masters",
+        rows="none",
+        test=_RIGHTS + "test_what_an_ordinary_client_needs_is_allowed_and_what_moves_replicas_is_not",
+        file="replica/rpc/rights.py",
+        function="roles_for",
+        before="return right.roles - (MEMBERS - {called_role}) if right.own_kind else right.roles",
+        after="return right.roles",
+    ),
+    Mutant(
+        name="clients delete replicas",
+        rows="none",
+        test=_RIGHTS + "test_what_an_ordinary_client_needs_is_allowed_and_what_moves_replicas_is_not",
+        file="replica/rpc/rights.py",
+        before='"TabletService.DeleteTablet": _OPERATION,',
+        after='"TabletService.DeleteTablet": _DATA,',
+    ),
+    Mutant(
+        name="role is checked after the request has come",
+        rows="none",
+        test=_RIGHTS + "test_role_is_checked_before_the_request_is_received",
+        file="replica/rpc/checked_server.py",
+        function="RequestChecks._begun",
+        before="            check_role(method, caller, self._credentials.own.role)\n",
+        after="",
+        more=(
+            Edit(
+                file="replica/rpc/checked_server.py",
+                function="RequestChecks._begun",
+                before="            check_speaker(method, request, caller)",
+                after=(
+                    "            check_role(method, caller, self._credentials.own.role)\n"
+                    "            check_speaker(method, request, caller)"
+                ),
+            ),
+        ),
+    ),
+    Mutant(
+        name="certificate of an earlier build is a client's",
+        rows="none",
+        test=_EARLIER,
+        file="replica/rpc/credentials.py",
+        function="first_named",
+        before="return found._replace(role=UNMARKED_ROLE)",
+        after="return found",
+    ),
+    Mutant(
+        name="rights that are not known are an earlier client's",
+        rows="none",
+        test=_EARLIER,
+        file="replica/rpc/credentials.py",
+        function="first_named",
+        before="else UNKNOWN_ROLE",
+        after="else UNMARKED_ROLE",
+    ),
+    Mutant(
+        name="rights make a client a server",
+        rows="none",
+        test=_EARLIER,
+        file="replica/rpc/credentials.py",
+        function="first_named",
+        before="rights[0] if rights in ([CLIENT_ROLE], [OPERATOR_ROLE]) else UNKNOWN_ROLE",
+        after="rights[0]",
+    ),
+    Mutant(
+        name="earlier builds do not know a new certificate",
+        rows="none",
+        test=_EARLIER,
+        file="replica/rpc/credentials.py",
+        function="Named.uris",
+        before="return self.uri, _rights_of(self.cluster) + self.role",
+        after="return (_rights_of(self.cluster) + self.role,)",
+    ),
+    Mutant(
+        name="certificate of an earlier build is not renewed without a restart",
+        rows="none",
+        test=_ROTATION + "test_running_client_takes_other_rights_of_the_same_user",
+        file="replica/rpc/credentials.py",
+        function="Credentials.refresh",
+        before="if found.own.uri != self.own.uri:",
+        after="if found.own != self.own:",
+    ),
+    Mutant(
+        name="copy's files go to a master of the server's name",
+        rows="none",
+        test="tests/unit/server/test_server_fetch.py::" + _FETCH,
+        file="replica/tablet_copy/wire/fetch_serving.py",
+        function="FetchServing._secured",
+        before="(self.credentials.own.role,)",
+        after='("server", "master")',
+    ),
+    Mutant(
+        name="master's link goes to a server of its name",
+        rows="none",
+        test=_LINKS + _OTHERS_LINK,
+        file="replica/transport/listener.py",
+        function="_Incoming._secure",
+        before="(credentials.own.role,)",
+        after='("server", "master")',
     ),
     Mutant(
         name="gRPC serves callers without a certificate",
@@ -137,14 +277,14 @@ MUTANTS = (
         file="replica/tools/certificates.py",
         function="issue",
         before="""
-            if role != CLIENT_ROLE:
+            if member:
                 uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
-            alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(named.uri)]
+            alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in named.uris]
             alternatives += [x509.DNSName(dns.lower()) for dns in named.dns_names]
         """,
         after="""
             uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
-            alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(named.uri)]
+            alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in named.uris]
             alternatives += [x509.DNSName(f"member.{cluster}.nyala")]
         """,
     ),
@@ -160,10 +300,10 @@ MUTANTS = (
     Mutant(
         name="link takes any certificate of the cluster",
         rows="none",
-        test=_LINKS + "test_link_with_another_servers_certificate_is_ended_before_a_message_counts",
+        test=_LINKS + _OTHERS_LINK,
         file="replica/transport/listener.py",
         function="_Incoming._secure",
-        before="if not may_speak(holder, uuid):",
+        before="if not may_speak(holder, uuid, (credentials.own.role,)):",
         after="if False:",
     ),
     Mutant(
@@ -250,7 +390,7 @@ MUTANTS = (
         ),
         file="replica/tablet_copy/wire/fetch_serving.py",
         function="FetchServing._secured",
-        before="if not may_speak(holder, self._process.sessions.get(session_id).requestor_uuid):",
+        before="if not may_speak(holder, requestor, (self.credentials.own.role,)):",
         after="if False:",
     ),
     Mutant(
@@ -271,7 +411,7 @@ MUTANTS = (
         test=_ROTATION + "test_files_that_cannot_be_used_leave_those_before_in_use",
         file="replica/rpc/credentials.py",
         function="Credentials.refresh",
-        before="if found.own != self.own:",
+        before="if found.own.uri != self.own.uri:",
         after="if False:",
     ),
     Mutant(

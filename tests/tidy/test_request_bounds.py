@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from grpc_health.v1 import health_pb2
 from nyala.replica.rpc import pb
 from nyala.replica.rpc.call_costs import arrival_cost
 from nyala.replica.rpc.request_fields import RULES, rule_of
+from nyala.replica.rpc.rights import RIGHTS
 from nyala.replica.types import limits
 from tests.tidy.test_layers import parsed
 
@@ -119,6 +121,31 @@ def test_every_call_states_what_its_reply_may_be() -> None:
         small = limits.REQUEST_SMALL_BYTES
         costly = arrival_cost(method, min(small, bound.bytes_max), kind)
         assert costly <= limits.CALLS_MEMORY_PER_HOST_BYTES_MAX / 2, method
+
+
+def test_every_call_states_who_may_make_it() -> None:
+    """Goal: no new call is open to every certificate, or closed to all, because somebody forgot its row. Method: the
+    descriptors of all services against the table of rights, both ways; each row has a role, and names a field that the
+    request has."""
+    methods = {name: kind for name, kind in _methods().items() if name not in FRAMES}
+    assert sorted(RIGHTS) == sorted(methods), "say in replica/rpc/rights.py which roles may make the new call"
+    for name, right in RIGHTS.items():
+        assert right.roles and (not right.speaks_in or right.speaks_in in methods[name].fields_by_name), name
+
+
+def test_design_page_lists_the_rights_as_they_are() -> None:
+    """Goal: who reads which certificate may do what reads what the code checks. Method: the page's table of roles and
+    calls against that of the code, both ways."""
+    page = (ROOT / "rpc" / "DESIGN.md").read_text().partition("| roles | calls |")[2].partition("\n\n")[0]
+    told: dict[str, tuple[set[str], bool]] = {}
+    for line in page.splitlines()[2:]:
+        roles, calls = line.strip("| ").split(" | ")
+        named, _, kind = roles.partition("; ")
+        everyone = {"server", "master", "client", "operator", "unmarked client"}
+        for service, names in re.findall(r"`(\w+)`: ((?:`\w+`(?:, )?)+)", calls):
+            for name in re.findall(r"`(\w+)`", names):
+                told[f"{service}.{name}"] = (everyone if named == "all" else set(named.split(", ")), kind == "own kind")
+    assert told == {name: (set(right.roles), right.own_kind) for name, right in RIGHTS.items()}
 
 
 def test_every_repeated_field_of_a_request_states_how_often() -> None:

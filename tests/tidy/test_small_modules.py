@@ -42,7 +42,7 @@ ALONE = {
     "replica/rpc/errors.py": SHARED,
     "replica/rpc/hosts.py": PURE,
     "replica/rpc/request_errors.py": SHARED,
-    "replica/rpc/speakers.py": PURE,
+    "replica/rpc/rights.py": PURE,
     "replica/rpc/wire_fields.py": PURE,
     "replica/server/heartbeats/other_masters.py": PURE,
     "replica/server/heartbeats/seeking.py": PURE,

@@ -96,7 +96,8 @@ class FetchServing:
             return sock
         secure, holder = secured(sock, self.credentials)
         try:
-            if not may_speak(holder, self._process.sessions.get(session_id).requestor_uuid):
+            requestor = self._process.sessions.get(session_id).requestor_uuid
+            if not may_speak(holder, requestor, (self.credentials.own.role,)):
                 raise ConnectionError(f"it came with the certificate of {holder}, which did not open the session")
         except BaseException:
             secure.close()

@@ -27,7 +27,7 @@ from nyala.replica.rpc import (
     tls_problem,
 )
 from nyala.replica.rpc.credentials import ANY_MEMBER
-from nyala.replica.rpc.speakers import SPEAKERS
+from nyala.replica.rpc.rights import RIGHTS
 from nyala.replica.rpc.threaded_tls import ThreadedTls, handshaken
 from nyala.replica.types import Address, Code, Refused
 from tests.harness.certificates import credentials_for, directory_for, speaking_as
@@ -109,33 +109,39 @@ async def call(
 REQUESTS = {
     "MasterService.Heartbeat": (pb.HeartbeatRequest, "server"),
     "MasterService.TakeOver": (pb.TakeOverRequest, "master"),
-    "PeerService.OpenLink": (pb.OpenLinkRequest, "server"),
+    "PeerService.OpenLink": (pb.OpenLinkRequest, "master"),
     "PeerService.IsProcess": (pb.ProcessRequest, "master"),
-    "CopyService.BeginCopy": (pb.BeginCopyRequest, "server"),
-    "CopyService.StartTabletCopy": (pb.StartTabletCopyRequest, "server"),
+    "CopyService.BeginCopy": (pb.BeginCopyRequest, "master"),
+    "CopyService.StartTabletCopy": (pb.StartTabletCopyRequest, "master"),
 }
+"""The calls that name their speaker, with the role that may make them at a master."""
 
 
 def test_call_that_speaks_for_another_server_than_its_certificate_is_refused_at_the_door() -> None:
-    """Goal: a forged heartbeat, link, copy or takeover reaches no handler. Method: each call that names its speaker,
-    with the certificate of that uuid, of another one, of a client of that name, and of a wrong role."""
+    """Goal: a forged heartbeat, link, copy or takeover reaches no handler. An operator may begin a copy in the name of
+    any member. Method: each call that names its speaker, with the certificate of that uuid, of another one, of a client
+    of that name, of a member of the other kind, and of an operator."""
 
     async def scenario() -> None:
         async with served(credentials_for("master", D)) as (address, services):
-            assert set(REQUESTS) == set(SPEAKERS)
+            assert set(REQUESTS) == {method for method, right in RIGHTS.items() if right.speaks_in}
             for method, (kind, role) in REQUESTS.items():
-                request = kind(**{SPEAKERS[method][0]: A})
-                for holder in (credentials_for(role, B), credentials_for("client", A)):
+                request = kind(**{RIGHTS[method].speaks_in: A})
+                reply = await call(address, credentials_for(role, B), method, request)
+                assert reply.error.code == Code.INVALID_NAME, (method, reply)
+                assert "speaks for another server or master" in reply.error.message
+                other = {"server": "master", "master": "server"}[role]
+                for holder in (credentials_for("client", A), credentials_for(other, A)):
                     reply = await call(address, holder, method, request)
-                    assert reply.error.code == Code.INVALID_NAME, (method, reply)
-                    assert "speaks for another server or master" in reply.error.message
+                    assert reply.error.code == Code.NOT_AUTHORIZED, (method, reply)
                 assert services.came == []
                 reply = await call(address, credentials_for(role, A), method, request)
                 assert not reply.error.code and services.came == [method.split(".")[1]], (method, reply)
                 services.came.clear()
-            beat = pb.HeartbeatRequest(server_uuid=A)
-            refused = await call(address, credentials_for("master", A), "MasterService.Heartbeat", beat)
-            assert refused.error.code == Code.INVALID_NAME
+                reply = await call(address, credentials_for("operator", "ops"), method, request)
+                allowed = method.startswith("CopyService.")
+                assert bool(reply.error.code) is not allowed and bool(services.came) is allowed, (method, reply)
+                services.came.clear()
 
     run(scenario)
 

@@ -19,7 +19,7 @@ from nyala.replica.rpc import Credentials, async_channel_to, listen_on, load_cre
 from nyala.replica.rpc import credentials as module
 from nyala.replica.server.runtime.channels import Channels as ServerChannels
 from nyala.replica.types import Address
-from tests.harness.certificates import CLUSTER, authority, directory_for, speaking_as
+from tests.harness.certificates import CLUSTER, authority, directory_for, earlier_client, speaking_as
 from tests.harness.patience import patience_s
 
 A, B, D = "a" * 32, "b" * 32, "d" * 32
@@ -157,6 +157,18 @@ def test_files_that_cannot_be_used_leave_those_before_in_use(tmp_path: Path, cap
         assert (own.calling, own.accepting, own.grpc_certificate, own.grpc_channel) == before, n
     _exchange(own, directory_for("server", A, days=20), "ca")
     assert own.calling is not before[0] and own.grpc_channel is not before[3]
+
+
+def test_running_client_takes_other_rights_of_the_same_user(tmp_path: Path) -> None:
+    """Goal: a certificate of an earlier build is renewed without a restart, and an operator's becomes a client's in the
+    same way. Method: one directory that gets each in turn; another user's is refused."""
+    own = _taken(earlier_client("anna"), tmp_path / "anna")
+    for role in ("operator", "client"):
+        before = own.grpc_channel
+        _exchange(own, directory_for(role, "anna"), "ca")
+        assert own.grpc_channel is not before and own.own.role == role
+    _exchange(own, directory_for("client", "bob"), "ca")
+    assert own.own.name == "anna"
 
 
 def test_files_are_read_again_only_after_the_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

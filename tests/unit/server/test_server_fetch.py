@@ -384,18 +384,21 @@ def test_messages_and_bytes_come_out_as_they_went_in_however_they_are_cut(seed: 
         thread.join()
 
 
-@pytest.mark.parametrize("holder", ["c", "d"])
-def test_files_come_over_tls_to_the_server_that_opened_the_session_alone(holder: str) -> None:
-    """Goal: with TLS, a copy brings the same bytes, and a ticket that another server has seen brings it nothing.
-    Method: a file over a connection with the certificate of the session's requestor, and with another server's."""
+@pytest.mark.parametrize(
+    ("role", "holder"), [("server", "c"), ("server", "d"), ("master", "c"), ("client", "c"), ("operator", "c")]
+)
+def test_files_come_over_tls_to_the_server_that_opened_the_session_alone(role: str, holder: str) -> None:
+    """Goal: with TLS, a copy brings the same bytes, and a ticket that another process has seen brings it nothing.
+    Method: a file over a connection with the certificate of the session's requestor, with another server's, and with
+    those of a master, a client and an operator of the requestor's name."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         whole = caller.fetched()
         pair.leader.copies.fetches.credentials = credentials_for("server", caller.uuid)
-        granted, tls = caller.open_fetch(), credentials_for("server", holder * 32)
+        granted, tls = caller.open_fetch(), credentials_for(role, holder * 32)
         with connection_to(pair.leader.address, granted.port, granted.ticket, caller.uuid, LONG_S, tls) as sock:
             set_timeouts(sock, LONG_S)
-            if holder * 32 != REQUESTOR:
+            if (role, holder * 32) != ("server", REQUESTOR):
                 with suppress(ConnectionError):
                     assert receive_message(sock, pb.FetchPart) is None
                 return

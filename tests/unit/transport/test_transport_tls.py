@@ -109,12 +109,13 @@ def test_link_with_another_servers_certificate_is_ended_before_a_message_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Goal: who has got a ticket of server A, but not its certificate, brings no message in its name. Method: links
-    with the certificates of another server and of a client named as A; their batch is not delivered, and the log says
-    why; with A's own certificate it is."""
+    with the certificates of another server, and of a client, an operator and a master named as A; their batch is not
+    delivered, and the log says why; with A's own certificate it is."""
 
     async def scenario() -> None:
         async with receiver() as b:
-            for holder in (credentials_for("server", C), credentials_for("client", A)):
+            named_so = [credentials_for(role, A) for role in ("client", "operator", "master")]
+            for holder in (credentials_for("server", C), *named_so):
                 sock = await b.connected(holder)
                 with sock:
                     sock.sendall(frame(batch(vote(7))))
