@@ -20,7 +20,7 @@ from nyala.pipeline import (
     run_decisions,
     spark_session,
 )
-from nyala.pipeline.arguments import add_kafka_options, add_restart_options, options_of, parsed
+from nyala.pipeline.arguments import add_kafka_options, add_masters_options, add_restart_options, options_of, parsed
 from nyala.replica.types import ReplicaError
 from nyala.replica.types.process import log_to_stderr
 
@@ -28,7 +28,7 @@ from nyala.replica.types.process import log_to_stderr
 def options_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nyala decisions", description="Kafka decisions -> config changes at leaders")
-    parser.add_argument("--masters", required=True, help="host:port[,host:port]")
+    add_masters_options(parser, "an operator's")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
     parser.add_argument(

@@ -27,6 +27,7 @@ from nyala.pipeline.arguments import (
     DAY_S,
     LEASE_S_MAX,
     add_kafka_options,
+    add_masters_options,
     add_restart_options,
     count,
     options_of,
@@ -41,7 +42,7 @@ def options_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nyala ingest", description="Kafka topic -> table, exactly once")
     parser.add_argument("--table", required=True, help="the table that the rows go to")
-    parser.add_argument("--masters", required=True, help="host:port[,host:port]")
+    add_masters_options(parser, "a client's")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
     parser.add_argument("--topic", default="", help="default: what the table's source declares, else writes.<table>")
@@ -93,6 +94,7 @@ def decisions_options(given: argparse.Namespace, ingest: IngestOptions) -> Decis
         topic_prefix=given.topic_prefix,
         kafka_timeout_s=ingest.kafka_timeout_s,
         kafka=security_of(ingest.kafka).spark(),
+        tls=ingest.tls,
     )
 
 

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from nyala.pipeline import QueryInterrupted, end_in_order, read_checksums, spark_session
-from nyala.pipeline.arguments import DAY_S, parsed, seconds
-from nyala.replica.client import Client, parse_masters
+from nyala.pipeline.arguments import DAY_S, add_masters_options, parsed, seconds
+from nyala.replica.client import Client, credentials_in, parse_masters
 from nyala.replica.tools import (
     ClusterView,
     ReplicaSum,
@@ -40,7 +40,7 @@ may just have moved."""
 def options_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nyala verify", description="checksum of every replica as of one hybrid time")
-    parser.add_argument("--masters", required=True, help="host:port[,host:port]")
+    add_masters_options(parser, "a client's")
     parser.add_argument("--table", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
     timeout_s = seconds("--timeout-s", 0.1, DAY_S)
     parser.add_argument("--timeout-s", type=timeout_s, help="for one replica; default: by the bytes to read")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_to_stderr(logging.WARNING)
     given = parsed(options_parser(), arguments)
     try:
-        with Client(parse_masters(given.masters)) as client:
+        with Client(parse_masters(given.masters), credentials=credentials_in(given.tls)) as client:
             view = only_tables(gather(client), given.table)
             if given.dry_run:
                 print(json.dumps(as_json(view, []) | {"dry_run": True}) if given.json else plan_text(view), flush=True)
@@ -83,7 +83,7 @@ def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> Clu
         if number:
             view = with_sums(only_tables(gather(client), given.table), sums.values(), at)
         asked = next_reads(view, spark.sparkContext.defaultParallelism, given.timeout_s)
-        for one in read_checksums(spark, given.masters, asked, at):
+        for one in read_checksums(spark, given.masters, asked, at, given.tls):
             uuid, tablet_id, found, error = one
             sums[uuid, tablet_id] = ReplicaSum(uuid, tablet_id, found, error)
         view = with_sums(view, sums.values(), at)

@@ -66,6 +66,17 @@ def add_restart_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--restarts-max", type=restarts, help="give up after so many restarts without progress, too")
 
 
+def add_masters_options(parser: argparse.ArgumentParser, certificate: str) -> None:
+    """Add the options by which a job reaches the masters and servers; `certificate`: whose it needs with TLS."""
+    parser.add_argument("--masters", required=True, help="host:port[,host:port]")
+    parser.add_argument(
+        "--tls",
+        default="",
+        metavar="DIR",
+        help=f"directory of {certificate} certificate, on the driver and all executors; default: NYALA_TLS on each",
+    )
+
+
 def add_kafka_options(parser: argparse.ArgumentParser, then: str = "") -> None:
     """Add the options by which a job knows the masters' topics, and how its clients log in to Kafka and wait for it.
 

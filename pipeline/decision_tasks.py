@@ -70,6 +70,8 @@ class DecisionsPlan:
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
     security: KafkaSecurity = PLAINTEXT
     bounds: Bounds = BOUNDS
+    tls: str = ""
+    """The directory of an operator's credentials on each executor; empty: that of NYALA_TLS there."""
 
 
 def newest(
@@ -120,7 +122,7 @@ def read_decisions(plan: DecisionsPlan, batches: Iterator[Any]) -> Iterator[Any]
     if records:
         term = plan.term_known
         if any(term_of(key, value) > term for key, value, _ in records):
-            term = worker.client_for(plan.masters).catalog_term()
+            term = worker.client_for(plan.masters, tls=plan.tls).catalog_term()
         yield _batch_of(rows_of(plan, records, term))
 
 
@@ -156,7 +158,7 @@ def carry_out(plan: DecisionsPlan, batches: Iterator[Any]) -> Iterator[Any]:
     decisions = [each for each in read if isinstance(each, Decision)]
     told = [row for row in rows if row.kind != DECISION]
     if decisions:
-        client = worker.client_for(plan.masters)
+        client = worker.client_for(plan.masters, tls=plan.tls)
         producer = worker.producer_for(plan.bootstrap, plan.outcomes_topic, plan.kafka_timeout_s, plan.security)
         told += produced(plan, decisions, client, producer)
     if told:

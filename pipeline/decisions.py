@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from nyala.replica.client import parse_masters
+from nyala.replica.client import credentials_in, parse_masters
 from nyala.replica.types import Refused, Result, check, kafka_topics
 
 from .decision_tasks import MASTERS, ROW_SCHEMA, SKIPPED, TERM, DecisionsPlan, Row, carry_out, read_decisions
@@ -54,6 +54,8 @@ class DecisionsOptions:
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Both as of the ingest query."""
+    tls: str = ""
+    """As of the ingest query; the certificate is an operator's."""
 
     def __post_init__(self) -> None:
         check(bool(self.masters and self.bootstrap and self.checkpoint), "masters, bootstrap and checkpoint are needed")
@@ -111,7 +113,9 @@ class DecisionsQuery:
         self._failure: BaseException | None = None
         self._stopping = threading.Event()
         self._security = security_of(options.kafka)
-        parse_masters(options.masters)  # an error in them ends the job here, and not a task later
+        # An error in these ends the job here, and not a task later.
+        parse_masters(options.masters)
+        credentials_in(options.tls)
         self._terms: dict[bytes, int] = {}
         self._term_known = 0
         self.skipped = 0
@@ -186,7 +190,7 @@ class DecisionsQuery:
         options = self._options
         return DecisionsPlan(
             options.masters, options.bootstrap, options.outcomes_topic, options.executor, self._terms,
-            self._term_known, options.kafka_timeout_s, self._security,
+            self._term_known, options.kafka_timeout_s, self._security, tls=options.tls,
         )  # fmt: skip
 
     def _note(self, told: Iterable[Row], duration_s: float = 0.0) -> None:

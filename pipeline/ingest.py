@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nyala.replica.client import Client, TableHandle, parse_masters
+from nyala.replica.client import Client, TableHandle, credentials_in, parse_masters
 from nyala.replica.rpc import pb, source_to_pb
 from nyala.replica.types import Refused, check, limits
 
@@ -94,6 +94,9 @@ class IngestOptions:
     """The time that each Kafka client waits for a broker that does not answer. Then the run ends and is restarted."""
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Further options for Spark's Kafka source. Those for logging in hold for all of the query's Kafka clients."""
+    tls: str = ""
+    """The directory of the client's credentials, at the same path on the driver and on all executors; empty: that of
+    NYALA_TLS on each machine."""
 
     def __post_init__(self) -> None:
         check(self.starting in ("earliest", "latest"), "starting is earliest or latest", starting=self.starting)
@@ -132,7 +135,7 @@ class IngestQuery:
         self._options = options
         self._report = report
         self._life = life
-        self._client = Client(parse_masters(options.masters))
+        self._client = Client(parse_masters(options.masters), credentials=credentials_in(options.tls))
         self._security = security_of(options.kafka)
         self._topics = Topics(options.bootstrap, options.kafka_timeout_s, self._security)
         self._failure: BaseException | None = None
@@ -322,6 +325,7 @@ class IngestQuery:
             deadline_s=self._options.send_deadline_s,
             kafka_timeout_s=self._options.kafka_timeout_s,
             security=self._security,
+            tls=self._options.tls,
         )
 
     def _in_background(self, work: Callable[[], None], name: str) -> None:

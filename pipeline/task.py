@@ -77,6 +77,8 @@ class TaskPlan:
     """The deadline of one batch with all its retries."""
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
     security: KafkaSecurity = PLAINTEXT
+    tls: str = ""
+    """The directory of the client's credentials on each executor; empty: that of NYALA_TLS there."""
 
 
 @dataclass
@@ -119,7 +121,7 @@ def decoder_of(plan: TaskPlan) -> RowDecoder:
     table = plan.table
 
     def ask_again() -> list[WriterSchema]:
-        fresh = worker.client_for(plan.masters, plan.deadline_s).get_table(table.name)
+        fresh = worker.client_for(plan.masters, plan.deadline_s, plan.tls).get_table(table.name)
         return [WriterSchema(each.avro_json, each.registry_id) for each in fresh.writer_schemas]
 
     known = [WriterSchema(each.avro_json, each.registry_id) for each in table.writer_schemas]
@@ -158,7 +160,7 @@ class Task:
         )
         self._decoder = decoder_of(plan)
         known = plan.known.get(partition, {})
-        writer = writer or worker.client_for(plan.masters, plan.deadline_s).source_writer(
+        writer = writer or worker.client_for(plan.masters, plan.deadline_s, plan.tls).source_writer(
             plan.table, source, generation=position.generation, done=position.done, acknowledged=known
         )
         self._sender = Sender(

@@ -18,9 +18,10 @@ Sum = tuple[str, str, RowSum | None, str]
 
 
 def read_checksums(
-    spark: Any, masters: str, replicas: Sequence[tuple[pb.ServerInfo, str, float]], at: int
+    spark: Any, masters: str, replicas: Sequence[tuple[pb.ServerInfo, str, float]], at: int, tls: str = ""
 ) -> list[Sum]:
     """Return the checksum of each (server, tablet id, seconds) at hybrid time `at`, or an error after its seconds.
+    `tls`: as of `IngestOptions`.
 
     As many calls run at a time as Spark runs tasks. Neighbours in the list go to different tasks, so that they do not
     all call one server. QueryInterrupted if Spark itself fails; the call may be repeated.
@@ -33,14 +34,16 @@ def read_checksums(
     dealt = [asked[first::tasks] for first in range(tasks)]
     try:
         # The driver names the definition, because a worker may run another build, with another default.
-        read = partial(_read_share, masters, at, CHECKSUM_DEFINITION)
+        read = partial(_read_share, masters, tls, at, CHECKSUM_DEFINITION)
         return list(context.parallelize(dealt, tasks).flatMap(read).collect())
     except Exception as error:
         raise QueryInterrupted(f"Spark could not run the tasks: {str(error).splitlines()[0]}") from error
 
 
-def _read_share(masters: str, at: int, definition: int, share: Sequence[tuple[bytes, str, float]]) -> Iterator[Sum]:
-    client = worker.client_for(masters)
+def _read_share(
+    masters: str, tls: str, at: int, definition: int, share: Sequence[tuple[bytes, str, float]]
+) -> Iterator[Sum]:
+    client = worker.client_for(masters, tls=tls)
     for encoded, tablet_id, timeout_s in share:
         server = pb.ServerInfo.FromString(encoded)
         try:

@@ -80,7 +80,11 @@ def job(
         typer.echo(shlex.join(command))
         return
     if "--help" not in arguments:
-        _need_tables(_given(arguments, "--table"), ",".join(_given(arguments, "--masters")))
+        _need_tables(
+            _given(arguments, "--table"),
+            ",".join(_given(arguments, "--masters")),
+            tls=next(reversed(_given(arguments, "--tls")), None),
+        )
     if restarts:
 
         def tell(text: str) -> None:
@@ -96,8 +100,9 @@ def _given(arguments: Sequence[str], option: str) -> list[str]:
     return apart + [text.partition("=")[2] for text in arguments if text.startswith(f"{option}=")]
 
 
-def _need_tables(tables: Sequence[str], masters: str) -> None:
-    """Refuse tables that the masters do not know, because Spark takes long to start. If no master answers, say so."""
+def _need_tables(tables: Sequence[str], masters: str, tls: str | None) -> None:
+    """Refuse tables that the masters do not know, because Spark takes long to start. If no master answers, say so.
+    `tls`: the directory of the job's credentials; None: that of NYALA_TLS."""
     if not tables or not masters:
         return
     with before_sending():
@@ -105,7 +110,7 @@ def _need_tables(tables: Sequence[str], masters: str) -> None:
 
         options = nyala.ClientOptions(timeout_s=LOOK_UP_S, connect_timeout_s=LOOK_UP_S, attempt_timeout_s=LOOK_UP_S)
         try:
-            with nyala.connect(masters, options=options) as cluster:
+            with nyala.connect(masters, options=options, tls=tls) as cluster:
                 for table in tables:
                     cluster.table(table)
         except nyala.Refused as error:

@@ -24,12 +24,12 @@ class NyalaSource(DataSource):  # type: ignore[misc]
     def schema(self) -> StructType:
         """Return the table's columns, or those that the option `columns` names."""
         options = ReadOptions.of(self.options)
-        return spark_schema(_table(options.masters, options.table).schema, options.columns)
+        return spark_schema(_table(options).schema, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the schema's columns: `.schema(...)` prunes like the option `columns`."""
         options = ReadOptions.of(self.options)
-        handle = _table(options.masters, options.table)
+        handle = _table(options)
         wanted = spark_schema(handle.schema, tuple(schema.names))
         for asked, have in zip(schema.fields, wanted.fields, strict=True):
             if asked.dataType != have.dataType:
@@ -42,12 +42,12 @@ class NyalaSource(DataSource):  # type: ignore[misc]
         if overwrite:
             raise Refused(Code.INVALID_ARGUMENT, 'a table cannot be overwritten: use mode("append"), or drop it first')
         options = WriteOptions.of(self.options)
-        handle = _table(options.masters, options.table)
+        handle = _table(options)
         handle.schema.column_ids(schema.names)
         if missing := [name for name in handle.schema.key if name not in schema.names]:
             raise Refused(Code.INVALID_ARGUMENT, f"the key's column {missing[0]!r} is missing from the DataFrame")
         return Writer(options, handle)
 
 
-def _table(masters: str, name: str) -> TableHandle:
-    return shared_client(masters).get_table(name)
+def _table(options: ReadOptions | WriteOptions) -> TableHandle:
+    return shared_client(options.masters, options.tls).get_table(options.table)

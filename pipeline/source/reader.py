@@ -43,11 +43,13 @@ class ReadOptions:
     staleness_us: int = 0
     at_first_use: bool = False
     """Whether all queries of the DataFrame read as of the moment at which the first is planned."""
+    tls: str = ""
+    """The directory of the client's credentials, on the driver and on all executors; empty: that of NYALA_TLS there."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """Parse the options of `spark.read`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
-        known = {"masters", "table", "columns", "where", "at", "slices", "staleness", "path"}
+        known = {"masters", "table", "columns", "where", "at", "slices", "staleness", "tls", "path"}
         if unknown := sorted(set(options) - known):
             raise _invalid(f"no option {unknown[0]!r}; there are {', '.join(sorted(known - {'path'}))}")
         table = options.get("table") or options.get("path") or ""
@@ -66,7 +68,8 @@ class ReadOptions:
             raise _invalid("at and staleness exclude each other: the one names a time, the other how old it may be")
         now = at.strip().lower() == "now"
         at_time = 0 if now else _time_of(at)
-        return cls(masters, table, columns, options.get("where", ""), at_time, slices, staleness_us, now)
+        where, tls = options.get("where", ""), options.get("tls", "")
+        return cls(masters, table, columns, where, at_time, slices, staleness_us, now, tls)
 
 
 def _invalid(why: str) -> Refused:
@@ -141,7 +144,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         if self.options.at_time or self.options.at_first_use:
             spec, times = replace(spec, snapshot_time=self._time_of_all_queries(asked)), None
         else:
-            times = QueryTimes.new(shared_client(self.options.masters))
+            times = QueryTimes.new(shared_client(self.options.masters, self.options.tls))
         return [Part(tablet.pos, replace(spec, slice_pos=number), times) for tablet in asked for number in slices]
 
     def _time_of_all_queries(self, asked: Sequence[TabletHandle]) -> int:
@@ -167,7 +170,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             staleness_us = spec.staleness_us if times.beside_driver else 0
             return self._client_with_time_seen(times).snapshot_time(self.handle, staleness_us, asked)
 
-        at = times.agreed(shared_client(self.options.masters), choose)
+        at = times.agreed(shared_client(self.options.masters, self.options.tls), choose)
         if times.beside_driver:
             observe_time(self.handle, self.options.masters, at, times.folder)
         return at
@@ -175,7 +178,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     def _client_with_time_seen(self, times: QueryTimes | None = None) -> Client:
         """Return the process's client. On the driver's host it knows the times that the application has read and
         written."""
-        client = shared_client(self.options.masters)
+        client = shared_client(self.options.masters, self.options.tls)
         if times is None or times.beside_driver:
             client.observe(observe_time(self.handle, self.options.masters, folder=times.folder if times else ""))
         return client
@@ -186,7 +189,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             raise TypeError(f"not a partition of this source: {partition!r}")
         spec, times = partition.spec, partition.times
         at = spec.snapshot_time if times is None else self._time_of_query(spec, times)
-        client, tablet = shared_client(self.options.masters), self.handle.tablets[partition.pos]
+        client, tablet = shared_client(self.options.masters, self.options.tls), self.handle.tablets[partition.pos]
         try:
             found = client.scan_tablet(self.handle, tablet, replace(spec, snapshot_time=at))
         except Refused as error:

@@ -42,11 +42,13 @@ class WriteOptions:
     on_error: str = "raise"
     """With "raise" the job fails if a row cannot be applied. With "ignore" it goes on, and its log counts these
     rows."""
+    tls: str = ""
+    """As of a read."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
         """Parse the options of `df.write`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
-        known = {"masters", "table", "op", "ignore_null", "onerror", "path"}
+        known = {"masters", "table", "op", "ignore_null", "onerror", "tls", "path"}
         if unknown := sorted(set(map(str.lower, options)) - known):
             named = ", ".join(sorted(known - {"path", "onerror"} | {"onError"}))
             raise _invalid(f"no option {unknown[0]!r}; there are {named}")
@@ -67,7 +69,7 @@ class WriteOptions:
                 "onError is raise (the job fails if a row cannot be applied) or ignore (it goes on, and its log counts "
                 f"such rows), not {on_error!r}"
             )
-        return cls(masters, table, RowOp[name], ignore == "true", on_error)
+        return cls(masters, table, RowOp[name], ignore == "true", on_error, options.get("tls", ""))
 
 
 def _invalid(why: str) -> Refused:
@@ -124,7 +126,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write one partition; returns when all its rows are acknowledged. RowErrors, or another Refused."""
-        client = shared_client(self.options.masters)
+        client = shared_client(self.options.masters, self.options.tls)
         with client.session_writer(self.handle, on_error="return") as writer:
             sending = Sending(self, writer, client.options.writes_inflight_max)
             for batch in iterator:

@@ -4,7 +4,7 @@ from nyala.replica.rows import ScanSpec, SourceFormat, WriterSchemaInfo
 from nyala.replica.rpc import load_credentials
 
 from .batching import WireBatch, cut, wire_batches
-from .client import Client, ReadLoad, parse_masters, shared_client
+from .client import Client, ReadLoad, credentials_in, parse_masters, shared_client
 from .masters import leader_hint
 from .options import ClientOptions
 from .paging import pages_of

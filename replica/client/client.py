@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
-from nyala.replica.rpc import Credentials, credentials_of_process, opid_from_pb, opid_to_pb, pb
+from nyala.replica.rpc import Credentials, credentials_of_process, load_credentials, opid_from_pb, opid_to_pb, pb
 from nyala.replica.types import Address, Code, OpId, Refused, only_reads, shown
 
 from .admin import Admin
@@ -260,22 +260,29 @@ def parse_masters(text: str) -> list[Address]:
     return [_address(part) for part in text.split(",") if part.strip()]
 
 
-_shared: dict[tuple[int, tuple[Address, ...]], Client] = {}
+_shared: dict[tuple[int, tuple[Address, ...], str], Client] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_client(masters: str | Sequence[str | Address]) -> Client:
-    """Return this process's client for these masters. So a Spark worker that runs many tasks looks leaders up once.
+def credentials_in(tls: str) -> Credentials | None:
+    """Return the credentials in the directory `tls`, which a job or a DataFrame names; if it is empty, those of this
+    process (NYALA_TLS). Refused as by `load_credentials`."""
+    return load_credentials(tls) if tls else credentials_of_process()
 
-    It is kept by process id, so a forked worker makes its own. It is never closed.
+
+def shared_client(masters: str | Sequence[str | Address], tls: str = "") -> Client:
+    """Return this process's client for these masters, with the credentials in the directory `tls`. So a Spark worker
+    that runs many tasks looks leaders up once.
+
+    It is kept by process id, so a forked worker makes its own. It is never closed. Refused as by `credentials_in`.
     """
     given = parse_masters(masters) if isinstance(masters, str) else masters
     addresses = tuple(m if isinstance(m, Address) else _address(m) for m in given)
-    key = (os.getpid(), addresses)
+    key = (os.getpid(), addresses, tls)
     with _shared_lock:
         client = _shared.get(key)
         if client is None:
-            client = _shared[key] = Client(addresses)
+            client = _shared[key] = Client(addresses, credentials=credentials_in(tls))
         return client
 
 

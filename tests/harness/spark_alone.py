@@ -297,7 +297,7 @@ class World:
         self.masters = Masters()
         self.broker = Broker()
         self.spark = Spark(folder / "checkpoint", [{0: 10}], lambda _: [])
-        patch.setattr(ingest, "Client", lambda _: self.masters)
+        patch.setattr(ingest, "Client", lambda *_, **__: self.masters)
         patch.setattr(topics, "KafkaAdminClient", self.broker.admin)
         patch.setattr(topics, "KafkaConsumer", self.broker.consumer)
         patch.setattr(topics, "check_reachable", lambda _: None)

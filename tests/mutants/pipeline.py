@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_TLS = "tests/unit/pipeline/test_tls_options.py::"
+
 MUTANTS = (
     Mutant(
         name="offsets are asked for once in the whole time",
@@ -606,7 +608,7 @@ MUTANTS = (
         ),
         file="pipeline/source/reader.py",
         function="Reader._time_of_query",
-        before="at = times.agreed(shared_client(self.options.masters), choose)",
+        before="at = times.agreed(shared_client(self.options.masters, self.options.tls), choose)",
         after="at = choose()",
     ),
     Mutant(
@@ -742,7 +744,7 @@ MUTANTS = (
         function="Reader.partitions",
         before="if self.options.at_time or self.options.at_first_use:",
         after="""
-        QueryTimes.new(shared_client(self.options.masters))
+        QueryTimes.new(shared_client(self.options.masters, self.options.tls))
         if self.options.at_time or self.options.at_first_use:
         """,
     ),
@@ -1243,5 +1245,77 @@ MUTANTS = (
         function="DecisionLog.__init__",
         before="if not snapshots:",
         after="if False:",
+    ),
+    Mutant(
+        name="task writes with another certificate than the job's",
+        rows="none",
+        test="tests/unit/pipeline/test_task_records.py::test_task_asks_the_master_for_a_schema_that_was_registered_meanwhile",
+        file="pipeline/task.py",
+        function="Task.__init__",
+        before="worker.client_for(plan.masters, plan.deadline_s, plan.tls)",
+        after='worker.client_for(plan.masters, plan.deadline_s, "")',
+    ),
+    Mutant(
+        name="decisions are carried out with another certificate than the job's",
+        rows="none",
+        test="tests/unit/pipeline/test_decision_tasks.py::test_tasks_show_the_certificate_of_the_query",
+        file="pipeline/decision_tasks.py",
+        function="carry_out",
+        before="worker.client_for(plan.masters, tls=plan.tls)",
+        after="worker.client_for(plan.masters)",
+    ),
+    Mutant(
+        name="decisions query sends no certificate to its tasks",
+        rows="none",
+        test="tests/unit/pipeline/test_decision_tasks.py::test_tasks_show_the_certificate_of_the_query",
+        file="pipeline/decisions.py",
+        function="DecisionsQuery._plan",
+        before="tls=options.tls,",
+        after="",
+    ),
+    Mutant(
+        name="two DataFrames share one certificate",
+        rows="none",
+        test=_TLS + "test_client_shows_the_certificate_that_the_option_names",
+        file="replica/client/client.py",
+        function="shared_client",
+        before="key = (os.getpid(), addresses, tls)",
+        after='key = (os.getpid(), addresses, "")',
+    ),
+    Mutant(
+        name="tasks show the certificate of the environment",
+        rows="none",
+        test=_TLS + "test_client_shows_the_certificate_that_the_option_names",
+        file="pipeline/worker.py",
+        function="_client",
+        before="credentials = credentials_in(tls)",
+        after='credentials = credentials_in("")',
+    ),
+    Mutant(
+        name="host that lacks the certificate is not named",
+        rows="none",
+        test=_TLS + "test_directory_that_an_executor_lacks_is_named_with_its_host",
+        file="pipeline/worker.py",
+        function="_client",
+        before="raise TaskFailed(what, fatal=False) from error",
+        after="raise",
+    ),
+    Mutant(
+        name="spark read ignores its certificate",
+        rows="none",
+        test=_TLS + "test_options_carry_the_directory_and_nothing_of_its_files",
+        file="pipeline/source/reader.py",
+        function="ReadOptions.of",
+        before="staleness_us, now, tls)",
+        after="staleness_us, now)",
+    ),
+    Mutant(
+        name="decisions beside an ingest have another certificate",
+        rows="none",
+        test=_TLS + "test_options_carry_the_directory_and_nothing_of_its_files",
+        file="jobs/ingest.py",
+        function="decisions_options",
+        before="tls=ingest.tls,",
+        after="",
     ),
 )

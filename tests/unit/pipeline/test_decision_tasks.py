@@ -17,6 +17,7 @@ from nyala.pipeline.decisions import DecisionsOptions, DecisionsProgress, Decisi
 from nyala.pipeline.errors import TaskFailed
 from nyala.replica.decision_executor import Bounds, outcome_of
 from nyala.replica.types import Code, Decision, Outcome, Refused
+from tests.harness.certificates import directory_for
 
 PLAN = DecisionsPlan(
     "m:1", "k:1", "outcomes", "me", term_known=5, bounds=Bounds(workers=3, per_target_max=2, retry_for_s=0.0)
@@ -65,7 +66,7 @@ class Kafka:
 def masters(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The terms that masters answer with; empty: no master is asked."""
     terms: list[int] = []
-    monkeypatch.setattr(worker, "client_for", lambda *_: SimpleNamespace(catalog_term=lambda: terms.pop()))
+    monkeypatch.setattr(worker, "client_for", lambda *_, **__: SimpleNamespace(catalog_term=lambda: terms.pop()))
     return terms
 
 
@@ -184,6 +185,25 @@ def test_terms_that_are_kept_are_bounded_and_the_oldest_go_first() -> None:
     kept = with_terms({b"a": 1, b"b": 1, b"c": 1}, {b"a": 2, b"d": 1}, 3)
     assert kept == {b"c": 1, b"a": 2, b"d": 1}
     assert with_terms({b"a": 1}, {}, 3) == {b"a": 1}
+
+
+def test_tasks_show_the_certificate_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: with TLS, both kinds of tasks reach the cluster with the certificate that the job's option names. Method: a
+    query with the option; the directories that its tasks ask a client for."""
+    asked: list[str] = []
+
+    def client_for(masters: str, write_timeout_s: float = 0.0, tls: str = "") -> Any:
+        asked.append(tls)
+        return SimpleNamespace(catalog_term=lambda: 5)
+
+    attempts(monkeypatch, Kafka())
+    monkeypatch.setattr(worker, "client_for", client_for)
+    tls = str(directory_for("operator", "ops"))
+    options = DecisionsOptions(masters="m:1", bootstrap="k:1", checkpoint="c", tls=tls)
+    run(DecisionsQuery(None, options)._plan(), (b"a", decision("a", term=5)))
+    assert asked == [tls, tls]
+    with pytest.raises(Refused, match="absent"):
+        DecisionsQuery(None, replace(options, tls="/absent"))
 
 
 def test_masters_are_asked_only_for_a_term_above_the_known_one(

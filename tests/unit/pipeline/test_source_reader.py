@@ -66,7 +66,7 @@ def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SimpleNa
     made.agree_read_time, made.catalog_position = agreed.agree_read_time, agreed.catalog_position
     made.time_seen, made.observe = 0, lambda time: setattr(made, "time_seen", max(made.time_seen, time))
     for module in (reader, data_source):
-        monkeypatch.setattr(module, "shared_client", lambda _: made)
+        monkeypatch.setattr(module, "shared_client", lambda *_: made)
     with in_query(1):
         yield made
 

@@ -38,7 +38,7 @@ class Application:
     def plan(self, **options: str) -> list[Any]:
         """The parts of a read."""
         self.worker = PlayedClient(self.played)
-        self._patch.setattr(source_reader, "shared_client", lambda _: self.worker)
+        self._patch.setattr(source_reader, "shared_client", lambda *_: self.worker)
         given = ReadOptions.of({"masters": MASTERS, "table": "t", **options})
         return list(Reader(given, TABLE, ("k", "v")).partitions())
 
@@ -49,7 +49,7 @@ class Application:
     def query(self, parts: list[Any], **options: str) -> set[int]:
         """The values that another query of that plan shows, in every tablet."""
         self._queries += 1
-        self._patch.setattr(source_reader, "shared_client", lambda _: PlayedClient(self.played))
+        self._patch.setattr(source_reader, "shared_client", lambda *_: PlayedClient(self.played))
         reader = Reader(ReadOptions.of({"masters": MASTERS, "table": "t", **options}), TABLE, ("k", "v"))
         with in_query(self._queries):
             return {v for part in parts for batch in reader.read(part) for v in batch["v"].to_pylist()}

@@ -180,21 +180,24 @@ def test_kept_records_are_bounded_and_dropped_once_their_rows_are_acknowledged(m
 
 
 def test_task_asks_the_master_for_a_schema_that_was_registered_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a query need not be started again for a new schema. Method: records of a schema that the plan's table lacks
-    and the master has; an empty batch comes before, and the task ends with what it says of all others."""
+    """Goal: a query need not be started again for a new schema; writer and look-up show the plan's certificate. Method:
+    records of a schema that the plan's table lacks and the master has; an empty batch comes before, and the task ends
+    with what it says of all others."""
     other = ROW.replace('"Row"', '"Other"')
     parsed = schemas.parse_json(other)
     now = replace(TABLE, writer_schemas=(WriterSchemaInfo(schemas.fingerprint64(parsed).hex(), 0, other),))
     trail: list[str] = []
+    shown: list[str] = []
     client = SimpleNamespace(get_table=lambda _: now, source_writer=lambda *_, **__: Tablet(trail))
-    monkeypatch.setattr(worker, "client_for", lambda *_: client)
+    monkeypatch.setattr(worker, "client_for", lambda *given: shown.append(given[2]) or client)
     monkeypatch.setattr(worker, "sink_for", lambda *_: Letters(trail))
     out = io.BytesIO()
     fastavro.schemaless_writer(out, parsed, {"id": 7, "v": "x", "op": "INSERT"})
     framed = wrap(Framing.SINGLE_OBJECT, out.getvalue(), fingerprint=schemas.fingerprint64(parsed), registry_id=0)
     batch = records([7]).set_column(1, "value", pa.array([framed], pa.binary()))
-    (told,) = run_task(PLAN, iter([records([]), batch, records([]), records([8])]))
+    (told,) = run_task(replace(PLAN, tls="its directory"), iter([records([]), batch, records([]), records([8])]))
     assert [(row["records"], row["applied"], row["dead_letters"]) for row in told.to_pylist()[1:]] == [(2, 2, 0)]
+    assert shown == ["its directory"] * 2
 
 
 def test_error_of_a_row_that_is_not_the_tasks_is_no_letter_of_it() -> None:
