@@ -5,15 +5,13 @@ from __future__ import annotations
 import socket
 import time
 
-from nyala.replica.rpc import HEAD_BYTES, Credentials, connection_to, frame, set_keep_alive
+from nyala.replica.rpc import CLIENT_SILENCE_MS, HEAD_BYTES, Credentials, connection_to, frame, set_keep_alive
 from nyala.replica.types import Address
 
 CONNECT_S = 2.0
 """Bounds the time to connect. A firewall may drop packets to that port; then time is left for a gRPC call."""
 CALLS_INSTEAD_S = 30.0
 """If the port could not be reached, the client makes gRPC calls instead for this time."""
-_SILENCE_MS = 15_000
-"""TCP closes a silent connection after this time, as gRPC's keep-alive does."""
 
 
 class LinkPort:
@@ -40,7 +38,7 @@ class LinkPort:
             left = min(CONNECT_S, max(0.001, timeout_s))
             sock = connection_to(self._address, port, ticket, dest_uuid, left, self._credentials)
             try:
-                set_keep_alive(sock, _SILENCE_MS)
+                set_keep_alive(sock, CLIENT_SILENCE_MS)
                 if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):
                     raise ConnectionError("the server did not take the ticket")
             except BaseException:

@@ -8,6 +8,7 @@ from .connection_bound import ConnectionBound
 from .connection_options import (
     ANSWER_CHANNEL_OPTIONS,
     CHANNEL_OPTIONS,
+    CLIENT_SILENCE_MS,
     COPY_CHANNEL_OPTIONS,
     ONCE_CHANNEL_OPTIONS,
     SERVER_OPTIONS,

@@ -82,6 +82,11 @@ SERVER_OPTIONS: Options = (
 )
 
 
+CLIENT_SILENCE_MS = 15_000
+"""If the other end of a link between a client and a server acknowledges nothing for this time, TCP ends the link, as
+gRPC's keep-alive would."""
+
+
 def set_keep_alive(sock: Any, silence_ms: int) -> None:
     """Set the kernel's options for a connection of our own; does nothing if it is not TCP.
 

@@ -16,12 +16,18 @@ from functools import partial
 
 import pyarrow as pa
 
-from nyala.replica.rpc import HEAD_BYTES, Named, credentials_of_process, frame, secured, set_keep_alive
+from nyala.replica.rpc import (
+    CLIENT_SILENCE_MS,
+    HEAD_BYTES,
+    Named,
+    credentials_of_process,
+    frame,
+    secured,
+    set_keep_alive,
+)
 from nyala.replica.transport import GrantTicket
 from nyala.replica.types import Code, Refused, limits, started_pool
 
-_SILENCE_MS = 15_000
-"""If the client's host acknowledges nothing for this time, the connection ends."""
 COME_S = 4.0
 """The time in which a client must open the connection. A client gives up earlier, and the ticket expires earlier."""
 _TURN_S = 0.02
@@ -96,7 +102,7 @@ class ScanLink:
         """Use this connection, whose ticket was right."""
         try:
             sock.setblocking(False)
-            set_keep_alive(sock, _SILENCE_MS)
+            set_keep_alive(sock, CLIENT_SILENCE_MS)
             sock.send(frame(b""))  # the first bytes on a connection always fit into its buffer
         except OSError:
             sock.close()

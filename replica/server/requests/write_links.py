@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from nyala.replica.rpc import (
+    CLIENT_SILENCE_MS,
     HANDSHAKE_S_MAX,
     Named,
     count_fields,
@@ -33,8 +34,6 @@ from nyala.replica.transport import (
 from nyala.replica.types import Refused, limits
 
 _log = logging.getLogger("nyala.server")
-_SILENCE_MS = 15_000
-"""If a client is silent for this time, its link ends."""
 _HANDSHAKES_MAX = 256
 """The most TLS handshakes of links at once; one more connection is closed, and its client sends by gRPC."""
 _LOOK_S = 1.0
@@ -145,7 +144,7 @@ class WriteLink(FrameReader):
         if tls is not None and tls.holds(transport.get_extra_info("ssl_object")) != self._caller:
             self.fail(ConnectionError("it came with another certificate than its ticket was granted to"))
             return
-        set_keep_alive(transport.get_extra_info("socket"), _SILENCE_MS)
+        set_keep_alive(transport.get_extra_info("socket"), CLIENT_SILENCE_MS)
         self.quota = self._links.quota
         self._links.opened(self, address_of(transport.get_extra_info("peername")))
         self._write(pb.ReplyBundle())
