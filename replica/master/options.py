@@ -8,6 +8,7 @@ from typing import Annotated
 from nyala.replica.policy import Caps
 from nyala.replica.types import PLAINTEXT, Address, KafkaSecurity, check, kafka_security, place_to_listen
 from nyala.replica.types.options import Option
+from nyala.replica.types.process_options import ProcessOptions
 
 ABANDONED_COPY_GRACE_MS_MAX = 24 * 3600 * 1000
 
@@ -20,22 +21,14 @@ def _login(file: str) -> KafkaSecurity:
 class MasterOptions:
     """Options of one master; validated at construction.
 
-    Stable: root, listen, tls, insecure, advertise, peers, join, kafka, topic_prefix, execute_decisions, metrics_port.
+    Stable: root, listen, advertise, peers, join, kafka, topic_prefix, execute_decisions, and what `process` says.
     Experimental: everything else.
     """
 
     root: Annotated[str, Option("directory of this master alone")]
     listen: Annotated[str, Option("host:port; port 0 takes a free one")] = "127.0.0.1:0"
     advertise: Annotated[str, Option("host:port that others are told")] = ""
-    tls: Annotated[
-        str,
-        Option(
-            "directory of this process's certificate, of `nyala security issue`; without it, all connections are open"
-        ),
-    ] = ""
-    """The directory of this process's TLS credentials; empty: no TLS."""
-    insecure: Annotated[bool, Option("listen beyond loopback without tls")] = False
-    """Whether it may listen beyond loopback without TLS."""
+    process: ProcessOptions = field(default_factory=ProcessOptions)
     peer_port: Annotated[int, Option("for other masters' links, on the same host; 0: a free one")] = 0
     """The port to which other masters' links connect, on the host of `listen`; 0: the kernel chooses a free one."""
     peers: Annotated[tuple[Address, ...], Option("addresses of all masters")] = ()
@@ -44,13 +37,6 @@ class MasterOptions:
     """Addresses of running masters; a master on an empty directory waits until they add it."""
     ready_file: Annotated[str, Option("written when the master listens", in_file=False)] = ""
     parent_fd: Annotated[int, Option("end when this pipe closes", in_file=False)] = -1
-    metrics_port: Annotated[
-        int, Option("HTTP page: /metrics for Prometheus, /healthz, /readyz; 0 takes a free port, -1 serves none")
-    ] = -1
-    metrics_host: Annotated[
-        str, Option("address of that page, without TLS: 0.0.0.0 or :: shows it to all who reach this machine")
-    ] = "127.0.0.1"
-    """The port of the HTTP page; 0: the kernel chooses a free one; -1: none."""
     kafka: Annotated[str, Option("bootstrap servers; empty: no Kafka")] = ""
     kafka_security: Annotated[
         KafkaSecurity,

@@ -31,13 +31,11 @@ from nyala.replica.rpc import (
     start_as,
 )
 from nyala.replica.transport import (
-    Health,
-    HealthServicer,
-    Liveness,
     PeerNetwork,
     PeerServicer,
+    ProbedServices,
     SenderCheck,
-    add_health_service,
+    serve_health,
 )
 from nyala.replica.types import (
     Address,
@@ -116,7 +114,7 @@ class MasterProcess:
     async def run(self) -> int:
         """Serve until a signal or the parent's end; returns the exit code."""
         asyncio.get_running_loop().set_default_executor(started_pool(limits.LOOP_THREADS, "loop"))
-        own = start_as(MASTER_ROLE, self.options.tls, self.options.listen, self.options.insecure)
+        own = start_as(MASTER_ROLE, self.options.process.tls, self.options.listen, self.options.process.insecure)
         with lock_root(self.options.root):
             disk = RealDisk(self.options.root)
             try:
@@ -157,12 +155,9 @@ class MasterProcess:
         pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)
         copies = CatalogCopies(disk, uuid, self.clock, incoming.grant_ticket, lambda: service.state.group, self.fail)
         pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)
-        health = Health(Liveness(asyncio.get_running_loop()), self._readiness.reasons)
-        add_health_service(HealthServicer(health, READY_SERVICES, LIVE_SERVICES), self._server)
         metrics = Metrics(self._checks, self._connections, self._pauses)
-        if self.options.metrics_port >= 0:
-            metrics.serve(self.options.metrics_port, self.options.metrics_host, health)
-            _log.info("P %s metrics and health at %s port %d", uuid, self.options.metrics_host, metrics.port)
+        services = ProbedServices(READY_SERVICES, LIVE_SERVICES)
+        serve_health(uuid, self._readiness.reasons, services, self._server, metrics, self.options.process)
         await incoming.listen(place_to_listen(self.options.listen)[0], self.options.peer_port)
         await self._server.start()
         when_parent_ends(self.options.parent_fd, self._parent_ended)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import not_
 from typing import Annotated
 
 from nyala.replica.types import Address, check, limits, place_to_listen
 from nyala.replica.types.options import Option
+from nyala.replica.types.process_options import ProcessOptions
 
 _LOCATION = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 
@@ -17,7 +18,7 @@ _LOCATION = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 class ServerOptions:
     """Options of one tablet server; validated at construction.
 
-    Stable: root, listen, tls, insecure, masters, location, metrics_port. Experimental: everything else.
+    Stable: root, listen, masters, location, and what `process` says. Experimental: everything else.
     Unsafe: wal_sync.
     """
 
@@ -29,15 +30,7 @@ class ServerOptions:
         Option("host:port that others are told, if not the listening one; masters call it before this server counts"),
     ] = ""
     """host:port at which masters, servers and clients reach this server; empty: the listening address."""
-    tls: Annotated[
-        str,
-        Option(
-            "directory of this process's certificate, of `nyala security issue`; without it, all connections are open"
-        ),
-    ] = ""
-    """The directory of this process's TLS credentials; empty: no TLS."""
-    insecure: Annotated[bool, Option("listen beyond loopback without tls")] = False
-    """Whether it may listen beyond loopback without TLS."""
+    process: ProcessOptions = field(default_factory=ProcessOptions)
     peer_port: Annotated[int, Option("for links of other servers and clients, on the same host; 0: a free one")] = 0
     """The port for links, on the host of `listen`; 0: the kernel chooses a free one. Others learn it from
     `OpenLink`."""
@@ -46,12 +39,6 @@ class ServerOptions:
     """The place in the data center, as /zone/rack; replicas of one tablet go to different ones. Empty: not known."""
     ready_file: Annotated[str, Option("written as JSON once the server listens", in_file=False)] = ""
     parent_fd: Annotated[int, Option("pipe whose end means: stop", in_file=False)] = -1
-    metrics_port: Annotated[
-        int, Option("HTTP page: /metrics for Prometheus, /healthz, /readyz; 0 takes a free port, -1 serves none")
-    ] = -1
-    metrics_host: Annotated[
-        str, Option("address of that page, without TLS: 0.0.0.0 or :: shows it to all who reach this machine")
-    ] = "127.0.0.1"
     wal_sync: Annotated[
         bool,
         Option("unsafe: a power loss forgets acknowledged writes", name="unsafe_no_wal_sync", plain=False, made=not_),

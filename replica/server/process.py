@@ -35,13 +35,11 @@ from nyala.replica.rpc import (
 )
 from nyala.replica.tablet_copy.wire import RemoteCopySource
 from nyala.replica.transport import (
-    Health,
-    HealthServicer,
-    Liveness,
     PeerNetwork,
     PeerServicer,
+    ProbedServices,
     SenderCheck,
-    add_health_service,
+    serve_health,
 )
 from nyala.replica.types import (
     Address,
@@ -205,16 +203,13 @@ class TabletServer:
             unreachable=lambda: sorted({*network.unreachable(), *peers.seeking()}),
             found=network.learn_listed,
         )
-        health = Health(Liveness(loop), Readiness(manager, heartbeats, self._stop.is_set).reasons)
-        add_health_service(HealthServicer(health, READY_SERVICES, LIVE_SERVICES), server)
         connections = ConnectionBound(port)
         metrics = Metrics(
             manager, memory, writes, maintenance, jobs, gil, scrub, peers, checks, connections, heartbeats
         )
 
-        if options.metrics_port >= 0:
-            metrics.serve(options.metrics_port, options.metrics_host, health)
-            _log.info("P %s metrics and health at %s port %d", uuid, options.metrics_host, metrics.port)
+        reasons = Readiness(manager, heartbeats, self._stop.is_set).reasons
+        serve_health(uuid, reasons, ProbedServices(READY_SERVICES, LIVE_SERVICES), server, metrics, options.process)
         await manager.start()
         await peers.listen(host, options.peer_port)
         await server.start()
@@ -305,7 +300,7 @@ def main(options: ServerOptions) -> int:
     """Open the directory and serve; returns the exit code. If it cannot start, it prints the reason in one line."""
     log_to_stderr()
     try:
-        uuid = start_as(SERVER_ROLE, options.tls, options.listen, options.insecure)
+        uuid = start_as(SERVER_ROLE, options.process.tls, options.listen, options.process.insecure)
         with lock_root(options.root):
             keep_memory_low()
             without_pandas()

@@ -3,7 +3,7 @@
 from .connection_quota import CLIENTS, ConnectionQuota
 from .exporter import Exporter, call_families
 from .frame_reader import Arrivals, FrameReader
-from .health import Health, HealthServicer, Liveness, add_health_service
+from .health import Health, Liveness, ProbedServices, serve_health
 from .listener import ConnectionHandler, GrantTicket, Listener, address_of
 from .liveness import LivenessChange, PeerLiveness
 from .microtasks import MicrotaskQueue

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from nyala.replica.rpc import Context
+from nyala.replica.types.process_options import ProcessOptions
+
+_log = logging.getLogger("nyala.transport")
 
 LIVE = "live"
 """The name of the gRPC service that serves as long as the event loop answers, whether or not the process is ready."""
@@ -107,6 +111,15 @@ class Health:
         return [" ".join(reason.split()) for reason in (*found, *self.reasons())]
 
 
+class ProbedServices(NamedTuple):
+    """Full names of gRPC services, such as `nyala.v1.TabletService`, of which a probe may ask."""
+
+    ready: Sequence[str]
+    """Those that need a process that can serve."""
+    live: Sequence[str]
+    """Those by which other processes reach one that cannot."""
+
+
 class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     """`grpc.health.v1.Health` on the port of all other services.
 
@@ -114,11 +127,10 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     whose loop answers. Concurrency: the loop's thread.
     """
 
-    def __init__(self, health: Health, ready: Sequence[str], live: Sequence[str]) -> None:
-        """`ready`, `live`: full names of gRPC services, such as `nyala.v1.TabletService`."""
+    def __init__(self, health: Health, services: ProbedServices) -> None:
         self._health = health
-        self._ready = frozenset({"", *ready})
-        self._live = frozenset({LIVE, *live})
+        self._ready = frozenset({"", *services.ready})
+        self._live = frozenset({LIVE, *services.live})
         self._watchers = 0
 
     def _status(self, service: str) -> health_pb2.HealthCheckResponse.ServingStatus:
@@ -165,6 +177,29 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             self._watchers -= 1
 
 
-def add_health_service(servicer: HealthServicer, server: grpc.aio.Server) -> None:
-    """Add the service to a server of gRPC that has not started."""
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+class Page(Protocol):
+    """The HTTP page of a process, which is an `Exporter`."""
+
+    port: int
+
+    def serve(self, port: int, host: str, health: Health) -> None: ...
+
+
+def serve_health(
+    uuid: str,
+    reasons: Callable[[], list[str]],
+    services: ProbedServices,
+    server: grpc.aio.Server,
+    page: Page,
+    options: ProcessOptions,
+) -> None:
+    """Answer probes of this process: by gRPC's health service on `server`, which has not started, and on the HTTP page,
+    if the options ask for it. Call it on the loop's thread. Refused ILLEGAL_STATE as `Exporter.serve`.
+
+    `uuid`: this process's. `reasons`: as for `Health`.
+    """
+    health = Health(Liveness(asyncio.get_running_loop()), reasons)
+    health_pb2_grpc.add_HealthServicer_to_server(HealthServicer(health, services), server)
+    if options.metrics_port >= 0:
+        page.serve(options.metrics_port, options.metrics_host, health)
+        _log.info("P %s metrics and health at %s port %d", uuid, options.metrics_host, page.port)

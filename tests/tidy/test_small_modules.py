@@ -68,6 +68,7 @@ ALONE = {
     "replica/types/kafka_reach.py": "the one module of `types` that connects to anything",
     "replica/types/kafka_topics.py": "the names by which masters and jobs meet",
     "replica/types/lazy_imports.py": SHARED,
+    "replica/types/process_options.py": OPTIONS,
     "replica/types/quiet_grpc.py": "its import is its effect, which must come before gRPC's",
     "replica/types/resource_use.py": PURE,
     "replica/wal/last_block.py": PROTOCOL,

@@ -65,15 +65,20 @@ def test_each_option_is_set_by_flag_variable_and_file(
     monkeypatch.setenv(f"{prefix}_LISTEN", "h:2")
     given = ["--config", str(file)]
     by_flag = PARSERS[options]([*given, "--metrics-port", "3", "--no-insecure"])
-    assert (by_flag.metrics_port, by_flag.insecure, by_flag.peer_port, by_flag.root) == (3, False, 7, "/file")
+    assert (by_flag.process.metrics_port, by_flag.process.insecure, by_flag.peer_port, by_flag.root) == (
+        3,
+        False,
+        7,
+        "/file",
+    )
     by_variable = PARSERS[options](given)
-    assert (by_variable.metrics_port, by_variable.listen, by_variable.insecure) == (2, "h:2", True)
+    assert (by_variable.process.metrics_port, by_variable.listen, by_variable.process.insecure) == (2, "h:2", True)
     monkeypatch.delenv(f"{prefix}_METRICS_PORT")
-    assert PARSERS[options](given).metrics_port == 1
+    assert PARSERS[options](given).process.metrics_port == 1
     monkeypatch.setenv(f"{prefix}_CONFIG", str(file))
-    assert PARSERS[options]([]).metrics_port == 1
+    assert PARSERS[options]([]).process.metrics_port == 1
     monkeypatch.delenv(f"{prefix}_CONFIG")
-    assert PARSERS[options](["--root", "/r"]).metrics_port == -1
+    assert PARSERS[options](["--root", "/r"]).process.metrics_port == -1
 
 
 def test_values_of_all_types_are_read_from_each_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

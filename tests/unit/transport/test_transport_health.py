@@ -18,8 +18,9 @@ from prometheus_client.core import GaugeMetricFamily
 
 from nyala.replica.rpc import async_channel_to, listen_on, load_credentials, new_server
 from nyala.replica.rpc.credentials import ANY_MEMBER, Credentials
-from nyala.replica.transport import Exporter, Health, HealthServicer, Liveness, add_health_service, health
+from nyala.replica.transport import Exporter, Health, Liveness, ProbedServices, health, serve_health
 from nyala.replica.types import Address
+from nyala.replica.types.process_options import ProcessOptions
 from tests.harness.certificates import credentials_for, directory_for, speaking_as
 from tests.harness.patience import patience_s
 
@@ -200,8 +201,7 @@ def test_loop_that_does_not_run_has_one_question_however_many_ask(monkeypatch: p
 async def served(reasons: list[str], credentials: Credentials | None = None) -> AsyncIterator[Address]:
     with speaking_as(credentials):
         server = new_server()
-        made = Health(Liveness(asyncio.get_running_loop()), lambda: reasons)
-        add_health_service(HealthServicer(made, (READY,), (PEERS,)), server)
+        serve_health("", lambda: reasons, ProbedServices((READY,), (PEERS,)), server, One(), ProcessOptions())
         port = listen_on(server, "127.0.0.1:0")
         await server.start()
     try:
