@@ -22,7 +22,7 @@ from nyala.pipeline import (
 )
 from nyala.pipeline.arguments import add_kafka_options, add_masters_options, add_restart_options, options_of, parsed
 from nyala.replica.types import ReplicaError
-from nyala.replica.types.process import log_to_stderr
+from nyala.replica.types.logs import log_to_stderr
 
 
 def options_parser() -> argparse.ArgumentParser:

@@ -35,7 +35,7 @@ from nyala.pipeline.arguments import (
     seconds,
 )
 from nyala.replica.types import ReplicaError
-from nyala.replica.types.process import log_to_stderr
+from nyala.replica.types.logs import log_to_stderr
 
 
 def options_parser() -> argparse.ArgumentParser:

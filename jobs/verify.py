@@ -30,7 +30,7 @@ from nyala.replica.tools import (
     with_sums,
 )
 from nyala.replica.types import Refused, ReplicaError
-from nyala.replica.types.process import log_to_stderr
+from nyala.replica.types.logs import log_to_stderr
 
 ROUNDS_MAX = 3
 """The most attempts. If not all replicas of a tablet could be read, the tablet is looked up and read again, because one

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from nyala.replica.types import ReplicaError
-from nyala.replica.types.process import log_to_stderr
+from nyala.replica.types.logs import log_to_stderr
 from nyala.schemas import to_avro
 
 from .arguments import add_kafka_options, count, parsed, seconds

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from nyala.replica.types.process import log_to_stderr
+from nyala.replica.types.logs import log_to_stderr
 
 from .children import text_of
 from .control import serve

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from nyala.replica.types import Code, Decision, Outcome, Refused
+from nyala.replica.types.log_records import about
 
 from .outcome import outcome_of
 from .schedule import Bounds, Job, Schedule, target_of
@@ -68,12 +69,12 @@ class DecisionExecutor:
             with self._ready:
                 last = self._schedule.finish(job, outcome, time.monotonic())
                 self._ready.notify_all()
-            _log.info("T %s decision %s: %s", outcome.tablet_id, outcome.result, outcome.message)
+            about(_log, outcome.tablet_id).info("decision %s: %s", outcome.result, outcome.message)
             if last:
                 try:
                     self._on_outcome(outcome)
                 except Exception:  # noqa: BLE001 - the root of this thread: it must go on with the next decision
-                    _log.exception("T %s the outcome of a decision could not be reported", outcome.tablet_id)
+                    about(_log, outcome.tablet_id).exception("the outcome of a decision could not be reported")
 
     def _next(self) -> Job | None:
         with self._ready:
@@ -93,7 +94,7 @@ class DecisionExecutor:
         try:
             return self._attempt(decision)
         except Exception as error:  # noqa: BLE001 - a decision that meets a defect must end neither thread nor query
-            _log.exception("T %s a decision could not be carried out", decision.tablet_id)
+            about(_log, decision.tablet_id).exception("a decision could not be carried out")
             return outcome_of(decision, Refused(Code.ILLEGAL_STATE, f"{type(error).__name__}: {error}"))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 from collections.abc import Sequence
 
 import nyala.replica.types.quiet_grpc  # noqa: F401  before gRPC is imported
 from nyala.replica.types import ReplicaError
+from nyala.replica.types.logs import begin_to_log, say_why_it_ends
 from nyala.replica.types.options import read_options
-from nyala.replica.types.process import log_to_stderr, raise_open_files_limit
+from nyala.replica.types.process import raise_open_files_limit
 
 from .options import MasterOptions
 from .process import serve
@@ -27,14 +27,14 @@ def parse(arguments: Sequence[str]) -> MasterOptions:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one master; returns the exit code."""
-    log_to_stderr(os.environ.get("NYALA_LOG_LEVEL", "INFO"), names=True)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # KafkaLink logs the important errors, once
     options = parse(sys.argv[1:] if argv is None else argv)
     try:
+        begin_to_log(options.process, "master", names=True)
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # KafkaLink logs the important errors, once
         raise_open_files_limit()
         return asyncio.run(serve(options))
     except (ReplicaError, ValueError) as error:
-        print(f"nyala-master: {error}", file=sys.stderr)
+        say_why_it_ends("nyala-master", str(error))
         return 1
 
 

@@ -50,6 +50,7 @@ from nyala.replica.types import (
     place_to_listen,
     started_pool,
 )
+from nyala.replica.types.logs import name_process
 
 from .catalog.catalog import CATALOG_ID
 from .collection_pauses import CollectionPauses
@@ -130,6 +131,7 @@ class MasterProcess:
         """`uuid`: the one in this process's certificate; empty without TLS."""
         instance = open_or_format(disk, self.clock, kind=MASTER, uuid=uuid)
         uuid = instance.uuid
+        name_process(uuid)
         check_directory_uuid(uuid)
         need_catalog(disk, instance, joins=bool(self.options.join))
         joins = bool(self.options.join) and not has_catalog(disk)

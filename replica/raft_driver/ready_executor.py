@@ -9,6 +9,7 @@ from typing import Any
 
 from nyala.replica.raft import AppendEntries, AppendReply, Message, RaftCore, RaftOptions, Ready, Role
 from nyala.replica.types import Code, Entry, OpId, Refused, is_transient
+from nyala.replica.types.log_records import about
 
 from .applier import Applier
 from .callers import Callers
@@ -354,10 +355,10 @@ class ReadyExecutor:
         if self.persister.full and self.callers.tick >= self._warning_due_tick:
             self._warning_due_tick = self.callers.tick + _WARNING_TICKS
             what = (
-                "T %s P %s cannot write its log or its metadata: %s. Nothing that was acknowledged is lost. It tries "
+                "cannot write its log or its metadata: %s. Nothing that was acknowledged is lost. It tries "
                 "again each second and refuses writes until it succeeds: free space or the resource that is named"
             )
-            _log.warning(what, self.tablet_id, core.uuid, self.persister.refusal)
+            about(_log, self.tablet_id, core.uuid).warning(what, self.persister.refusal)
         if core.role is not Role.LEADER:
             self._leadership_lost()  # it may have been lost before we noticed that the disk makes no progress
         elif core.transfer_target is None and (self.persister.full or core.commit_index > core.persisted_index):

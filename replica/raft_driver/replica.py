@@ -19,6 +19,7 @@ from nyala.replica.types import (
     Refused,
     generation_of,
 )
+from nyala.replica.types.log_records import about
 from nyala.replica.wal import Anchor, Replay
 
 from .bootstrap import Recovered, recover
@@ -117,9 +118,9 @@ class Replica:
         )
         core.applied_index = files.state_machine.applied_opid.index
         if replay.withheld is not None:
-            _log.warning(
-                "T %s P %s entry %s at the end of the log is damaged or missing, and may have been acknowledged: this "
-                "replica does not vote before its leader has sent it again", self.tablet_id, self.uuid, replay.withheld,
+            about(_log, self.tablet_id, self.uuid).warning(
+                "entry %s at the end of the log is damaged or missing, and may have been acknowledged: this "
+                "replica does not vote before its leader has sent it again", replay.withheld,
             )  # fmt: skip
         self._executor = executor = ReadyExecutor(
             tablet_id=self.tablet_id,

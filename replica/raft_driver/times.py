@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from nyala.replica.raft import AppendEntries
 from nyala.replica.types import Entry, HybridClock, limits, us_of_hybrid
+from nyala.replica.types.log_records import about
 
 _log = logging.getLogger("nyala.raft_driver")
 
@@ -49,11 +50,9 @@ class Times:
         D-30."""
         ahead_us = self._clock.ahead_of_wall_us(logged)
         if logged and ahead_us > limits.CLOCK_AHEAD_OF_PEERS_US_MAX:
-            _log.warning(
-                "T %s P %s the log's times reach %s, %.1f s ahead of the wall here, more than %.0f s; later writes get "
+            about(_log, self._tablet_id, self._uuid).warning(
+                "the log's times reach %s, %.1f s ahead of the wall here, more than %.0f s; later writes get "
                 "times above them; set this server's clock right if it is behind",
-                self._tablet_id,
-                self._uuid,
                 datetime.fromtimestamp(us_of_hybrid(logged) / 1e6, UTC).isoformat(timespec="seconds"),
                 ahead_us / 1e6,
                 limits.CLOCK_AHEAD_OF_PEERS_US_MAX / 1e6,
@@ -73,11 +72,9 @@ class Times:
             return ""
         if not self._told_future:
             self._told_future = True
-            _log.warning(
-                "T %s P %s dropped an append of %s: its time is %.1f s ahead of the clock here, more than %.0f s; "
+            about(_log, self._tablet_id, self._uuid, peer=message.from_uuid).warning(
+                "dropped an append of %s: its time is %.1f s ahead of the clock here, more than %.0f s; "
                 "compare the clocks of both servers",
-                self._tablet_id,
-                self._uuid,
                 message.from_uuid,
                 ahead_us / 1e6,
                 limits.CLOCK_AHEAD_OF_PEERS_US_MAX / 1e6,

@@ -7,7 +7,6 @@ import logging
 import os
 import secrets
 import signal
-import sys
 from collections.abc import Awaitable
 from typing import Any
 
@@ -54,7 +53,8 @@ from nyala.replica.types import (
     place_to_listen,
     started_pool,
 )
-from nyala.replica.types.process import log_to_stderr, raise_open_files_limit
+from nyala.replica.types.logs import begin_to_log, name_process, say_why_it_ends
+from nyala.replica.types.process import raise_open_files_limit
 from nyala.replica.wal import LogThreads
 
 from .copies.copy_jobs import CopyJobs, CopyRequester
@@ -298,8 +298,8 @@ class TabletServer:
 
 def main(options: ServerOptions) -> int:
     """Open the directory and serve; returns the exit code. If it cannot start, it prints the reason in one line."""
-    log_to_stderr()
     try:
+        begin_to_log(options.process, "server")
         uuid = start_as(SERVER_ROLE, options.process.tls, options.listen, options.process.insecure)
         with lock_root(options.root):
             keep_memory_low()
@@ -309,10 +309,11 @@ def main(options: ServerOptions) -> int:
             disk = RealDisk(options.root)
             refuse_fenced(disk)
             instance = open_or_format(disk, SystemClock(), uuid=uuid)
+            name_process(instance.uuid)
             check_directory_uuid(instance.uuid)
             check_durable_state(disk, instance)
             mark_folders(disk, instance)
             return asyncio.run(TabletServer(options, disk, instance).run())
     except (Refused, Corruption, DiskFailure) as error:
-        print(f"nyala server: {ReplicaError.__str__(error)}", file=sys.stderr)
+        say_why_it_ends("nyala server", ReplicaError.__str__(error))
         return 1

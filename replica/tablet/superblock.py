@@ -26,6 +26,7 @@ from nyala.replica.types import (
     Refused,
     check,
 )
+from nyala.replica.types.log_records import about
 
 _log = logging.getLogger(__name__)
 
@@ -320,8 +321,8 @@ def _is_recorded(disk: Disk, record: Superblock) -> bool:
         if isinstance(error, Refused) and record.flush_opid == ZERO_OPID:
             return False
         why = error
-    text = "T %s the record in memory replaces its file, nothing is lost; look at the disk: %s"
-    _log.error(text, record.tablet_id, why)
+    text = "the record in memory replaces its file, nothing is lost; look at the disk: %s"
+    about(_log, record.tablet_id).error(text, why)
     return False
 
 

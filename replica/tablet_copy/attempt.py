@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from nyala.replica.tablet import Superblock, data_trouble
 from nyala.replica.types import Code, Corruption, Disk, DiskFailure, Refused
+from nyala.replica.types.log_records import about
 from nyala.replica.wal import latest_time
 
 from .blocks import rename_blocks
@@ -151,7 +152,7 @@ class CopyAttempt:
             except FileNotFoundError:
                 pass
             except DiskFailure as error:
-                _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
+                about(_log, self.tablet_id, self.uuid).warning("a copied block stays for now: %s", error)
 
     def _fetch(self, manifest: CopyManifest, files: Sequence[CopyFile], folder: str, names: dict[str, str]) -> None:
         """Fetch `files` into `folder`, each under the name that `names` has for its name at the source."""
@@ -176,4 +177,4 @@ class CopyAttempt:
             self.source.end(session_id, success, doubted)
         except Refused as error:
             # The session then ends by itself, by its time to live.
-            _log.info("T %s P %s could not end copy session: %s", self.tablet_id, self.uuid, error)
+            about(_log, self.tablet_id, self.uuid).info("could not end copy session: %s", error)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import ZERO_OPID, DataState, Disk, OpId, Refused, check
+from nyala.replica.types.log_records import about
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def delete_replica(
         raise
     committed(tombstone)
     disk.crash_point("delete.4")
-    _log.info("T %s deleted: last logged OpId %s, data in %s", tablet_id, last_opid, quarantine)
+    about(_log, tablet_id).info("deleted: last logged OpId %s, data in %s", last_opid, quarantine)
     return redo_deletion(disk, tombstone)
 
 

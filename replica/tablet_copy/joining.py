@@ -14,6 +14,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Code, DataState, OpId, Refused
+from nyala.replica.types.log_records import about
 
 from .attempt import CopyAttempt
 from .blocks import parse_superblock
@@ -47,9 +48,9 @@ class WitnessJoin:
             try:
                 return self._join(manifest)
             except Exception as error:
-                _log.warning(
-                    "T %s P %s the data could not join in %s: %s",
-                    self.attempt.tablet_id, self.attempt.uuid, self.attempt.progress.phase, error,
+                about(_log, self.attempt.tablet_id, self.attempt.uuid).warning(
+                    "the data could not join in %s: %s",
+                    self.attempt.progress.phase, error,
                 )  # fmt: skip
                 self._forget_files()
                 raise

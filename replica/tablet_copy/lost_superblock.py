@@ -12,6 +12,7 @@ from nyala.replica.consensus_metadata import FOLDER as CMETA
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.tablet import Superblock, data_trouble, superblock_path
 from nyala.replica.types import Corruption, DataState, Disk, DiskFailure, Refused
+from nyala.replica.types.log_records import about
 
 from .blocks import block_numbers, named_blocks, spared_blocks
 from .deletion import fresh_quarantine, last_of_unopened, redo_deletion, wal_folder
@@ -65,7 +66,7 @@ def write_tombstone_for_lost(disk: Disk, tablet_id: str, cmeta: ConsensusMeta | 
     if not tombstone.repair(disk):
         raise DiskFailure("the record of a tablet cannot be written again", path=superblock_path(tablet_id))
     disk.crash_point("delete.4")
-    _log.warning("T %s its superblock was lost: a tombstone that does not vote, log in %s", tablet_id, quarantine)
+    about(_log, tablet_id).warning("its superblock was lost: a tombstone that does not vote, log in %s", quarantine)
     return redo_deletion(disk, tombstone)
 
 

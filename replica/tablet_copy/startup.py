@@ -6,6 +6,7 @@ import logging
 
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import DataState, Disk
+from nyala.replica.types.log_records import about
 
 from .deletion import redo_deletion
 from .quarantine import drop_undone_deletions, end_unfinished_copy
@@ -26,7 +27,7 @@ def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
     if superblock.data_state is DataState.DELETED:
         return redo_deletion(disk, superblock)
     if superblock.data_state is DataState.COPYING:
-        _log.warning("T %s a copy was cut off: back to DELETED", superblock.tablet_id)
+        about(_log, superblock.tablet_id).warning("a copy was cut off: back to DELETED")
         return end_unfinished_copy(disk, superblock)
     drop_undone_deletions(disk, superblock)
     return superblock

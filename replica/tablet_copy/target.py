@@ -15,6 +15,7 @@ from dataclasses import replace
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of, read_cmeta, term_of
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import ZERO_OPID, Code, DataState, DiskFailure, OpId, Refused, check
+from nyala.replica.types.log_records import about
 
 from .attempt import CopyAttempt
 from .checks import HealthyReplica, replacement_refusal, source_refusal
@@ -221,7 +222,7 @@ class TargetCopy:
 
         The blocks are deleted first: if they have filled the disk, the tombstone cannot be written before.
         """
-        _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self._progress.phase, error)
+        about(_log, self._tablet_id, self._uuid).warning("copy failed in %s: %s", self._progress.phase, error)
         if self.in_force is None or self.in_force.data_state is not DataState.COPYING:
             return
         self._attempt.remove_blocks()

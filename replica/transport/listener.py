@@ -23,6 +23,7 @@ from nyala.replica.rpc import (
     set_keep_alive,
 )
 from nyala.replica.types import Refused, limits
+from nyala.replica.types.log_records import about
 
 from .connection_quota import SERVERS, STRANGERS, WITHOUT_TICKET, ConnectionQuota
 from .frame_reader import Arrivals, FrameReader
@@ -243,7 +244,9 @@ class _Incoming(FrameReader):
             return
         if self.error is not None:
             level = logging.WARNING if self.sender is not None else logging.DEBUG  # any process may connect, and often
-            _log.log(level, "a link of %s was ended: %s", self.sender or "nobody", self.error)
+            about(_log, peer=self.sender or "").log(
+                level, "a link of %s was ended: %s", self.sender or "nobody", self.error
+            )
         self._listener.gone(self)
         super().connection_lost(exc)
 

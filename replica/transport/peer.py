@@ -13,6 +13,7 @@ import grpc.aio
 from nyala.replica.raft import AppendEntries, Message
 from nyala.replica.rpc import fill_message, pb
 from nyala.replica.types import Address, Post, Refused, limits
+from nyala.replica.types.log_records import About, about
 
 from .link import Link, open_link
 from .options import PeerOptions
@@ -192,16 +193,19 @@ class Peer:
             except asyncio.CancelledError:
                 raise
             except Exception:  # noqa: BLE001 - task root
-                _log.exception("P %s link to %s at %s ended", self.own_uuid, self.dest_uuid, self._target())
+                self._log().exception("link to %s at %s ended", self.dest_uuid, self._target())
                 self._note("internal error")
             self._drop_queue()
             self._failures += 1
             self.on_state(self.status())
             await self._back_off()
 
+    def _log(self) -> About:
+        return about(_log, process=self.own_uuid, peer=self.dest_uuid)
+
     def _note(self, text: str) -> None:
         if text != self._error:
-            _log.info("P %s link to %s at %s ended: %s", self.own_uuid, self.dest_uuid, self._target(), text)
+            self._log().info("link to %s at %s ended: %s", self.dest_uuid, self._target(), text)
         self._error = text
 
     def _drop_queue(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from nyala.replica.types.log_records import about
+
 _log = logging.getLogger("nyala.transport")
 
 TELL_AGAIN_S = 10.0
@@ -38,5 +40,5 @@ class Refusals:
         if len(self._logged) > _SENDERS_MAX:
             del self._logged[next(iter(self._logged))]
         more = f" ({since} more since the last line)" if since else ""
-        text = "P %s refused %s of %s: %s; nothing was changed%s. Look at that server: its build, its disk, its clock"
-        _log.warning(text, self._uuid, what, sender, why, more)
+        text = "refused %s of %s: %s; nothing was changed%s. Look at that server: its build, its disk, its clock"
+        about(_log, process=self._uuid, peer=sender).warning(text, what, sender, why, more)

@@ -22,6 +22,7 @@ from nyala.replica.rpc import (
     pb_grpc,
 )
 from nyala.replica.types import PORT_MAX, Address, Code, InvariantViolation, Refused, limits
+from nyala.replica.types.log_records import about
 
 from .batch_bounds import too_many_parts
 from .listener import ConnectionHandler, Listener
@@ -114,7 +115,8 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             self._check_caller(request.from_uuid, request.takeover)
         except Refused as error:
             if str(error) != self._refused:  # it repeats the call as long as it lives
-                _log.warning("P %s refused a link of %s: %s", self._uuid, request.from_uuid, error)
+                log = about(_log, process=self._uuid, peer=request.from_uuid)
+                log.warning("refused a link of %s: %s", request.from_uuid, error)
             self._refused = str(error)
             return pb.OpenLinkReply(error=error_to_pb(error))
         address = address_from_pb(request.from_address) if request.from_address.port else None
@@ -145,16 +147,16 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             batch = pb.PeerBatch.FromString(body)
         except DecodeError as error:
             cause = exhausted(error) or f"not a batch ({error})"
-            _log.warning("P %s ended the link of %s: %s", self._uuid, sender, cause)
+            about(_log, process=self._uuid, peer=sender).warning("ended the link of %s: %s", sender, cause)
             return False
         if batch.dest_uuid != self._uuid or batch.from_uuid != sender:
-            text = "P %s ended the link of %s: its batch goes from %s to %s"
-            _log.warning(text, self._uuid, sender, batch.from_uuid, batch.dest_uuid)
+            text = "ended the link of %s: its batch goes from %s to %s"
+            about(_log, process=self._uuid, peer=sender).warning(text, sender, batch.from_uuid, batch.dest_uuid)
             return False
         try:
             self._check_caller(sender, batch.takeover)
         except Refused as error:
-            _log.warning("P %s ended the link of %s: %s", self._uuid, sender, error)
+            about(_log, process=self._uuid, peer=sender).warning("ended the link of %s: %s", sender, error)
             return False
         if proven:
             self._on_heard(sender, batch.process)

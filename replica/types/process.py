@@ -1,17 +1,9 @@
-"""What every process of this project has: a version, one form of log line, pools of threads, a limit of open files.
-
-Times of log lines are in UTC to the millisecond, because files of several machines and several days are read side by
-side.
-"""
+"""What every process of this project has: a version, pools of threads, and a limit of open files."""
 
 from __future__ import annotations
 
-import faulthandler
-import logging
 import resource
-import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
@@ -20,26 +12,7 @@ from .errors import ResourcesExhausted
 __version__ = version("nyala")
 """The version of servers, masters and the command. Durable formats have versions of their own."""
 
-
-FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname).1s %(message)s"
-FORMAT_WITH_NAMES = "%(asctime)s.%(msecs)03dZ %(levelname).1s %(name)s %(message)s"
-DAY_AND_TIME = "%Y-%m-%dT%H:%M:%S"
 _OPEN_FILES_ENOUGH = 1 << 20
-
-
-class UtcFormatter(logging.Formatter):
-    """Writes the times of records in UTC, whatever the machine's time zone is."""
-
-    converter = staticmethod(time.gmtime)
-
-
-def log_to_stderr(level: int | str = logging.INFO, *, names: bool = False) -> None:
-    """Begin to log; called once in a process. `names`: with the logger's name. A signal that ends the process, such as
-    SIGBUS, writes its name and the stacks of all threads."""
-    faulthandler.enable(sys.__stderr__ or sys.stderr)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(UtcFormatter(FORMAT_WITH_NAMES if names else FORMAT, DAY_AND_TIME))
-    logging.basicConfig(level=level, handlers=[handler])
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:

@@ -10,6 +10,7 @@ import google_crc32c
 
 from nyala.replica.fs import exhausted
 from nyala.replica.types import Code, Corruption, Disk, DiskFailure, InvariantViolation, OpId, Refused
+from nyala.replica.types.log_records import about
 
 from .format import Header, encode_tail
 from .handles import SegmentInfo
@@ -180,9 +181,9 @@ class Appender:
         try:
             step()
         except Refused as error:  # the disk is full or a resource is exhausted: a disk refuses for no other reason
-            _log.warning(
-                "T %s the log was closed, and a file of it could not be cut, removed or recorded; nothing is lost, the "
-                "next opening does it: %s", self.tablet_id, error,
+            about(_log, self.tablet_id).warning(
+                "the log was closed, and a file of it could not be cut, removed or recorded; nothing is lost, the "
+                "next opening does it: %s", error,
             )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from nyala.replica.types import (
     check,
     is_transient,
 )
+from nyala.replica.types.log_records import about
 
 from .appender import Appender, GroupCommit, closed_error
 from .format import EncodedEntry, encode_entry
@@ -294,7 +295,7 @@ class Log:
             self._fail_all(batch, error, poison=not is_transient(error))
             return
         except Exception as error:  # noqa: BLE001
-            _log.critical("T %s the log stops: %s", self._tablet_id, error)
+            about(_log, self._tablet_id).critical("the log stops: %s", error)
             self._fail_all(batch, error, poison=True)
             return
         except BaseException as error:
@@ -351,7 +352,7 @@ class Log:
         try:
             slot.on_durable(result)
         except Exception as error:  # noqa: BLE001
-            _log.critical("T %s a callback of the log raised", self._tablet_id, exc_info=True)
+            about(_log, self._tablet_id).critical("a callback of the log raised", exc_info=True)
             with self._state:
                 self._failure = self._failure or InvariantViolation("a callback of the log raised", cause=repr(error))
 

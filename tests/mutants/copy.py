@@ -81,11 +81,11 @@ MUTANTS = (
         file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.remove_blocks",
         before="""
-            _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
+            about(_log, self.tablet_id, self.uuid).warning("a copied block stays for now: %s", error)
         """,
         after="""
             raise
-            _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
+            about(_log, self.tablet_id, self.uuid).warning("a copied block stays for now: %s", error)
         """,
     ),
     Mutant(

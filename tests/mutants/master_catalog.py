@@ -58,8 +58,8 @@ MUTANTS = (
         test="tests/unit/rows/test_log_lines.py::test_every_process_logs_in_that_form",
         file="replica/master/__main__.py",
         function="main",
-        before='log_to_stderr(os.environ.get("NYALA_LOG_LEVEL", "INFO"), names=True)',
-        after='logging.basicConfig(level=os.environ.get("NYALA_LOG_LEVEL", "INFO"), names=True)',
+        before='begin_to_log(options.process, "master", names=True)',
+        after="logging.basicConfig(level=options.process.log_level.upper())",
         on_disk=True,
     ),
     Mutant(
@@ -918,10 +918,10 @@ MUTANTS = (
         file="replica/raft_driver/replica.py",
         function="Replica.start",
         before="""
-            _log.warning(
+            about(_log, self.tablet_id, self.uuid).warning(
         """,
         after="""
-            _log.debug(
+            about(_log, self.tablet_id, self.uuid).debug(
         """,
     ),
     Mutant(

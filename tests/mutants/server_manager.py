@@ -583,10 +583,10 @@ MUTANTS = (
         function="TabletManager._delete",
         before="""
             _check_config(hosted, cas, committed)
-            _log.info("T %s P %s a deletion ends its copy: %s", tablet_id, self.uuid, reason or "no reason given")
+            about(_log, tablet_id, self.uuid).info("a deletion ends its copy: %s", reason or "no reason given")
         """,
         after="""
-            _log.info("T %s P %s a deletion ends its copy: %s", tablet_id, self.uuid, reason or "no reason given")
+            about(_log, tablet_id, self.uuid).info("a deletion ends its copy: %s", reason or "no reason given")
         """,
     ),
     Mutant(

@@ -321,8 +321,8 @@ MUTANTS = (
         test="tests/unit/server/test_server_file_check.py::test_work_over_a_damaged_superblock_goes_by_memory",
         file="replica/tablet/superblock.py",
         function="_is_recorded",
-        before="_log.error(",
-        after="_log.debug(",
+        before=".error(",
+        after=".debug(",
     ),
     Mutant(
         name="damaged record of an unflushed tablet is replaced in silence",

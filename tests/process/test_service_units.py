@@ -100,6 +100,7 @@ def test_command_of_a_unit_starts_its_process_with_the_file_of_options_and_ends_
     shipped = read_file(OPTIONS[name], str(CONFIG / f"{name}.toml"))
     assert shipped["root"] == f"/var/lib/{unit['StateDirectory']}", "the unit makes the directory"
     assert shipped["tls"] == f"/etc/nyala/tls/{name}"
+    assert f'log_file = "/var/log/{unit["LogsDirectory"]}/{name}.log"' in (CONFIG / f"{name}.toml").read_text()
     lines = (CONFIG / f"{name}.toml").read_text().splitlines()
     kept = [line for line in lines if line.partition(" = ")[0] not in ("listen", "advertise", "tls", "peers", "kafka")]
     text = "\n".join(kept).replace("/var/lib", str(tmp_path)).replace(f"port = {shipped['peer_port']}", "port = 0")

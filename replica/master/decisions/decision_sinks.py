@@ -12,6 +12,7 @@ from nyala.replica.client import Client
 from nyala.replica.decision_executor import Bounds, DecisionExecutor, execute
 from nyala.replica.policy import ServerView
 from nyala.replica.types import Decision, Outcome, Proposal, Refused, kafka_topics
+from nyala.replica.types.log_records import about
 
 from ..kafka.kafka_link import KafkaLink
 from ..state import MasterState
@@ -149,5 +150,5 @@ class DecisionSinks:
         try:
             return future.result(CONSIDER_TIMEOUT_S)
         except (Refused, concurrent.futures.TimeoutError, concurrent.futures.CancelledError) as error:
-            _log.info("T %s a proposal waits: %s", proposal.tablet_id, error)
+            about(_log, proposal.tablet_id).info("a proposal waits: %s", error)
             return None

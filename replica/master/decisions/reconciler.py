@@ -28,6 +28,7 @@ from nyala.replica.types import (
     Subject,
     printable,
 )
+from nyala.replica.types.log_records import about
 
 from ..catalog.records import DESIRED_CHANGE, TABLET, Tablet
 from ..catalog.tables import Change
@@ -175,7 +176,7 @@ class Reconciler:
         for tablet_id, decision in sent.items():
             if decision is not None:
                 self._state.decisions_published += 1
-                _log.info("T %s P %s decides: %s", tablet_id, self._state.uuid, decision.reason)
+                about(_log, tablet_id, self._state.uuid).info("decides: %s", decision.reason)
         if sent:
             self.on_decided(sent, wall_us)
             sink.publish(sent)
@@ -214,7 +215,7 @@ class Reconciler:
         why = self._state.group.unfit(TABLET + tablet_id, record)
         if why and tablet_id not in self._unfit:
             self._unfit.add(tablet_id)
-            _log.warning("T %s its proven config is not kept. Check the servers that report it: %s", tablet_id, why)
+            about(_log, tablet_id).warning("its proven config is not kept. Check the servers that report it: %s", why)
         elif not why:
             self._unfit.discard(tablet_id)
         return not why
@@ -249,7 +250,7 @@ class Reconciler:
             return False
         await self._state.group.change(lambda: ({}, [DESIRED_CHANGE + t for t in settled], "", None))
         for tablet_id, (desired, outcome) in settled.items():
-            _log.info("T %s desired change %s is %s", tablet_id, desired.wish_id, outcome)
+            about(_log, tablet_id).info("desired change %s is %s", desired.wish_id, outcome)
             if desired.proposal:
                 done = outcome is ChangeState.DONE
                 code = Code.OK if done else Code.DEADLINE_PASSED

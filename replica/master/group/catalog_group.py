@@ -30,6 +30,7 @@ from nyala.replica.types import (
     limits,
 )
 from nyala.replica.types.freshness import time_needed, too_old
+from nyala.replica.types.log_records import about
 from nyala.replica.wal import WITHHELD_NAME, Log, LogThreads
 
 from ..catalog.catalog import CATALOG_ID, Catalog
@@ -153,10 +154,8 @@ class CatalogGroup:
 
     @staticmethod
     def _copy_needed(tablet_id: str, needed: CopyNeeded) -> None:
-        text = (
-            "T %s master %s cannot be caught up, the log it needs is gone: stop it, `nyala master copy-from`, start it"
-        )
-        _log.warning(text, tablet_id, needed.peer_uuid)
+        text = "master %s cannot be caught up, the log it needs is gone: stop it, `nyala master copy-from`, start it"
+        about(_log, tablet_id, peer=needed.peer_uuid).warning(text, needed.peer_uuid)
 
     async def start(self) -> None:
         """Replay the log and join the group; a single member leads at once."""
@@ -306,7 +305,7 @@ class CatalogGroup:
         self._flushing = False
         if isinstance(result, Refused):
             self._flush_after_s = self._loop.time() + FLUSH_PAUSE_S
-            _log.warning("T %s the catalog could not be flushed: %s", CATALOG_ID, result)
+            about(_log, CATALOG_ID).warning("the catalog could not be flushed: %s", result)
         elif isinstance(result, BaseException):
             self._on_fatal(result)
         else:
@@ -345,7 +344,7 @@ class CatalogGroup:
         try:
             self.catalog.flush()
         except Refused as error:
-            _log.warning("T %s not flushed at stop: %s", CATALOG_ID, error)
+            about(_log, CATALOG_ID).warning("not flushed at stop: %s", error)
         self.log.close()
         self._log_threads.close()
 

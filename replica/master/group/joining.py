@@ -42,6 +42,7 @@ from nyala.replica.types import (
     SystemClock,
     limits,
 )
+from nyala.replica.types.log_records import about
 
 from ..catalog.catalog import CATALOG_ID
 from .startup_checks import has_catalog
@@ -122,13 +123,14 @@ class Joining:
             raise Refused(Code.INVALID_ARGUMENT, what, told=self.own.addresses[0], agreed=mine.addresses[0])
 
     async def _copy(self, leader: str, address: Address, stopped: Callable[[], bool]) -> None:
+        log = about(_log, process=self.own.uuid, peer=leader)
         try:
             await asyncio.to_thread(copy_from_leader, self._disk, self.own.uuid, leader, address, stopped)
-            _log.info("P %s has copied the catalog from %s@%s", self.own.uuid, leader, address)
+            log.info("has copied the catalog from %s@%s", leader, address)
         except DiskFailure:
             raise
         except (ReplicaError, grpc.RpcError, OSError) as error:
-            _log.warning("P %s could not copy the catalog from %s@%s: %s", self.own.uuid, leader, address, error)
+            log.warning("could not copy the catalog from %s@%s: %s", leader, address, error)
 
 
 def copy_from_leader(disk: Disk, uuid: str, leader: str, address: Address, stopped: Callable[[], bool]) -> None:

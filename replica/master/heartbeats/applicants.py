@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nyala.replica.types import Address, Code, Heartbeat, Refused, limits
+from nyala.replica.types.log_records import about
 
 _log = logging.getLogger("nyala.master")
 
@@ -161,7 +162,7 @@ class OtherClustersServers:
     def note(self, beat: Heartbeat, now_us: int) -> None:
         """Note a heartbeat of one of them."""
         if beat.server_uuid not in self._heard:
-            _log.error(
+            about(_log, peer=beat.server_uuid).error(
                 "tablet server %s belongs to cluster %s and is refused; if this master has lost its data, stop it and "
                 "bring its directory back",
                 beat.server_uuid,

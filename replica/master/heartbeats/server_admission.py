@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import islice
 
 from nyala.replica.types import Address, Clock, Code, Heartbeat, Refused, limits
+from nyala.replica.types.log_records import about
 
 from .applicants import PAUSE_US_MAX, Applicant, Applicants
 from .heartbeat_checks import check_sender, why_not
@@ -189,7 +190,8 @@ class ServerAdmission:
         applicant.task = None
         if task.cancelled() or task.exception() is not None:
             if not applicant.told:
-                _log.warning("P %s does not count as a tablet server: %s", applicant.uuid, applicant.why)
+                log = about(_log, peer=applicant.uuid)
+                log.warning("P %s does not count as a tablet server: %s", applicant.uuid, applicant.why)
             applicant.told = True
             applicant.next_us = self._clock.monotonic_us() + applicant.pause_us
             applicant.pause_us = min(2 * applicant.pause_us, PAUSE_US_MAX)

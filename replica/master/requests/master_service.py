@@ -45,6 +45,7 @@ from nyala.replica.types import (
     kafka_topics,
     new_uuid,
 )
+from nyala.replica.types.log_records import about
 from nyala.schemas import build_level
 
 from ..catalog import sources, tables
@@ -410,7 +411,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Forget a tablet server that is gone for good."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         if await forget_server(self.state, request.server_uuid, seen):
-            _log.warning("P %s tablet server %s was forgotten by an operator", self.uuid, request.server_uuid)
+            log = about(_log, process=self.uuid, peer=request.server_uuid)
+            log.warning("tablet server %s was forgotten by an operator", request.server_uuid)
         return pb.SimpleReply()
 
     @_answered(pb.ReplaceTabletsReply)
@@ -424,7 +426,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
             lambda: replacing.replace_tablets(state, ids, floors, despite_replicas=despite), state.refresh_views
         )
         for pos, (old, new) in enumerate(made.items(), 1):
-            _log.warning("T %s P %s is given up, the empty tablet %s is in its place", old, self.uuid, new)
+            about(_log, old, self.uuid).warning("is given up, the empty tablet %s is in its place", new)
             if pos % TABLETS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return pb.ReplaceTabletsReply(
@@ -437,7 +439,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Store a tablet's committed config that an operator confirms. From now on its members are believed."""
         state, tablet_id, config = self.state, request.tablet_id, config_from_pb(request.config)
         if await state.group.change(lambda: confirm_config(state.catalog, tablet_id, config, state.group.term)):
-            _log.warning("T %s P %s config %s was confirmed by an operator", tablet_id, self.uuid, config.opid)
+            about(_log, tablet_id, self.uuid).warning("config %s was confirmed by an operator", config.opid)
         return pb.SimpleReply()
 
     @_answered(pb.FinalizeUpgradeReply)
@@ -491,7 +493,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
             return puts, [], "", number
 
         number: int = await group.change(one_more)
-        _log.warning("P %s master %s is taken over by another directory, number %d", self.uuid, request.uuid, number)
+        log = about(_log, process=self.uuid, peer=request.uuid)
+        log.warning("master %s is taken over by another directory, number %d", request.uuid, number)
         return pb.TakeOverReply(number=number, index=group.catalog.applied_opid.index)
 
     async def Status(self, _request: pb.Empty, _context: Context) -> pb.MasterStatusReply:

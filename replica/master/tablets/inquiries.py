@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nyala.replica.types import Clock, RaftConfig, Refused, ReportedReplica, limits
+from nyala.replica.types.log_records import about
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import TABLET
@@ -118,7 +119,7 @@ class Inquiries:
         proof = prove(known, answers, self._clock.monotonic_us(), recorded=recorded, wanted=wanted)
         if not proof.confirmed:
             heard = ", ".join(answers) or "nobody"
-            _log.info("T %s config %s is not confirmed: only %s answered", tablet_id, known.opid, heard)
+            about(_log, tablet_id).info("config %s is not confirmed: only %s answered", known.opid, heard)
         return proof
 
     def _whom(self, tablet_id: str, known: RaftConfig) -> list[str]:
@@ -141,6 +142,6 @@ class Inquiries:
         try:
             statuses = await self._servers.replicas(uuid, server.addresses, [tablet_id])
         except Refused as refused:
-            _log.debug("T %s server %s gave no answer: %s", tablet_id, uuid, refused)
+            about(_log, tablet_id, peer=uuid).debug("server %s gave no answer: %s", uuid, refused)
             return None
         return next((s for s in statuses if s.tablet_id == tablet_id), None)

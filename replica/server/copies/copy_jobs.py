@@ -40,6 +40,7 @@ from nyala.replica.types import (
     ReplicaError,
     started_pool,
 )
+from nyala.replica.types.log_records import about
 
 from ..runtime.channels import Channels
 from ..runtime.tasks import Tasks
@@ -144,7 +145,7 @@ class CopyJobs:
         job = self._jobs.get(tablet_id)
         if job is None or started_us not in (0, job.started_us):
             raise Refused(Code.NOT_FOUND, "no such copy runs into this server", tablet=tablet_id)
-        _log.info("T %s P %s tablet copy is being cancelled in %s", tablet_id, job.target_uuid, job.progress.phase)
+        about(_log, tablet_id, job.target_uuid).info("tablet copy is being cancelled in %s", job.progress.phase)
         await job.end()
         return job
 
@@ -158,8 +159,8 @@ class CopyJobs:
 
     async def _run(self, hosted: HostedTablet, job: CopyJob, request: CopyRequest, addresses: list[Address]) -> None:
         manager, loop = self._manager, asyncio.get_running_loop()
-        prefix = f"T {job.tablet_id} P {manager.uuid} [term {hosted.term} LEARNER]"
-        _log.info("%s tablet copy from %s begins (was %s)", prefix, job.source_uuid, request.current_state.name)
+        log, role = about(_log, job.tablet_id, manager.uuid, peer=job.source_uuid), f"[term {hosted.term} LEARNER]"
+        log.info("%s tablet copy from %s begins (was %s)", role, job.source_uuid, request.current_state.name)
         try:
             async with hosted.transition:
                 failure = await self._on_pool(job, lambda: self._copy(hosted, job, request, addresses, loop), hosted)
@@ -171,12 +172,12 @@ class CopyJobs:
                 await manager.open(hosted, checked=True)
                 manager.disk.crash_point("copy.6")
             self._done(job)
-            _log.info("%s tablet copy done: %d bytes", prefix, job.progress.bytes_done)
+            log.info("%s tablet copy done: %d bytes", role, job.progress.bytes_done)
         except (DiskFailure, InvariantViolation) as error:
             manager.on_fatal(error)
         except (ReplicaError, grpc.RpcError, OSError) as error:
             self._failed(job, error)
-            _log.warning("%s tablet copy failed: %s", prefix, job.error)
+            log.warning("%s tablet copy failed: %s", role, job.error)
             await self._settle(hosted)
         except Exception as error:  # noqa: BLE001 - the root of the job's task
             wanted = exhausted(error)
@@ -184,7 +185,7 @@ class CopyJobs:
                 manager.on_fatal(error)
                 return
             self._failed(job, wanted)
-            _log.warning("%s tablet copy failed: %s", prefix, job.error)
+            log.warning("%s tablet copy failed: %s", role, job.error)
             await self._settle(hosted)
         finally:
             hosted.copy = None
@@ -236,7 +237,7 @@ class CopyJobs:
             await self._settle_as_found(hosted)
         except (Corruption, Refused) as error:
             hosted.error = str(error)
-            _log.error("T %s P %s after a failed copy: %s", hosted.tablet_id, self._manager.uuid, error)
+            about(_log, hosted.tablet_id, self._manager.uuid).error("after a failed copy: %s", error)
 
     async def _settle_as_found(self, hosted: HostedTablet) -> None:
         manager, tablet_id = self._manager, hosted.tablet_id
@@ -431,17 +432,17 @@ class CopyRequester:
         )
         if need.last_opid != OpId(0, 0):
             request.last_opid.CopyFrom(opid_to_pb(need.last_opid))
-        prefix = f"T {tablet_id} P {self._manager.uuid} [term {term} LEADER]"
+        log, role = about(_log, tablet_id, self._manager.uuid, peer=need.peer_uuid), f"[term {term} LEADER]"
         stub = pb_grpc.CopyServiceStub(self._channels.get(str(place), need.peer_uuid))
         try:
             reply = check_reply(await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S), "the target")
             refusal = error_from_pb(reply.error)
         except grpc.aio.AioRpcError as error:
-            _log.info("%s could not ask %s to copy: %s", prefix, need.peer_uuid, error.code().name)
+            log.info("%s could not ask %s to copy: %s", role, need.peer_uuid, error.code().name)
             return
         except Refused as error:
             refusal = error
         if refusal is None:
-            _log.info("%s asked %s to copy the tablet (%s)", prefix, need.peer_uuid, need.current_state.name)
+            log.info("%s asked %s to copy the tablet (%s)", role, need.peer_uuid, need.current_state.name)
         elif refusal.code is not Code.ALREADY_INPROGRESS:
-            _log.info("%s %s refused to copy: %s", prefix, need.peer_uuid, refusal)
+            log.info("%s %s refused to copy: %s", role, need.peer_uuid, refusal)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import WitnessJoin, copy_cancelled
 from nyala.replica.types import Address, Code, DataState, DiskFailure, InvariantViolation, Member, OpId, Refused
+from nyala.replica.types.log_records import about
 
 from ..requests.scans import when
 from ..runtime.tasks import Tasks
@@ -93,8 +94,8 @@ class WitnessDataJobs:
 
     async def _run(self, hosted: HostedTablet, job: CopyJob, where: Address) -> None:
         manager, loop = self._manager, asyncio.get_running_loop()
-        prefix = f"T {job.tablet_id} P {manager.uuid}"
-        _log.info("%s is a witness: its data comes from %s", prefix, job.source_uuid)
+        log = about(_log, job.tablet_id, manager.uuid, peer=job.source_uuid)
+        log.info("is a witness: its data comes from %s", job.source_uuid)
 
         def held(flushed: OpId) -> None:
             asyncio.run_coroutine_threadsafe(self._held(hosted, flushed), loop).result()
@@ -117,9 +118,9 @@ class WitnessDataJobs:
             manager.on_fatal(error)
         elif error is None:
             self._next.pop(job.tablet_id, None)
-            _log.info("%s has its data: %d bytes", prefix, job.progress.bytes_done)
+            log.info("has its data: %d bytes", job.progress.bytes_done)
         else:
-            _log.info("%s stays a witness: %s", prefix, error)
+            log.info("stays a witness: %s", error)
 
     async def _held(self, hosted: HostedTablet, flushed: OpId) -> None:
         """Wait until the witness has `flushed` committed and durable. An entry that it counts as applied is both."""

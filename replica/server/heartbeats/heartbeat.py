@@ -28,6 +28,7 @@ from nyala.replica.rpc import (
     pb_grpc,
 )
 from nyala.replica.types import Address, Code, Refused, ReplicaError, __version__, limits
+from nyala.replica.types.log_records import About, about
 from nyala.schemas import build_level
 
 from ..requests.tablet_service import create_tablet, delete_tablet, renew_tablet
@@ -133,7 +134,7 @@ class Heartbeats:
         for master, uuid in unheard_of(listed, self._uuids).items():
             if master in self._former:
                 continue  # a follower that lags behind still names it
-            _log.info("P %s hears of master %s", self._manager.uuid, master)
+            self._log_of(master).info("hears of master %s", master)
             self._begin(group, master, uuid)
 
     async def _remember(self, reply: pb.HeartbeatReply) -> None:
@@ -160,7 +161,7 @@ class Heartbeats:
         changed, seeker, state = self._changed[master], Seeker(), ReportState()
         while not manager.stopping:
             if master in self._former and master not in manager.options.masters:
-                _log.info("P %s master %s has left the masters", manager.uuid, master)
+                self._log_of(master).info("master %s has left the masters", master)
                 del self._changed[master], self._uuids[master]
                 return
             self._spread_changes()
@@ -177,9 +178,9 @@ class Heartbeats:
                 if (code is Code.WRONG_CLUSTER) is not (refused is Code.WRONG_CLUSTER):
                     self._tell_of_cluster(master, reply.cluster_id, code is Code.WRONG_CLUSTER)
                 elif error is not None and code not in (refused, Code.INVALID_NAME):
-                    _log.info("P %s master %s refused a heartbeat: %s", manager.uuid, master, error)
+                    self._log_of(master).info("master %s refused a heartbeat: %s", master, error)
                 if away:
-                    _log.info("P %s master %s answers again", manager.uuid, master)
+                    self._log_of(master).info("master %s answers again", master)
                 away, refused = False, code
                 master_uuid = "" if code is Code.INVALID_NAME else reply.master_uuid
                 if error is not None:
@@ -198,7 +199,7 @@ class Heartbeats:
                 state.not_taken()
                 self.replies_refused += 1
                 if refused is not error.code:
-                    _log.error("P %s dropped a reply of master %s: %s", manager.uuid, master, error)
+                    self._log_of(master).error("dropped a reply of master %s: %s", master, error)
                 refused = error.code
             except grpc.aio.AioRpcError as error:
                 self._uuids[master] = ""
@@ -207,7 +208,7 @@ class Heartbeats:
                     del self._changed[master], self._uuids[master]
                     return
                 if not away:
-                    _log.info("P %s master %s does not answer: %s", manager.uuid, master, error.code().name)
+                    self._log_of(master).info("master %s does not answer: %s", master, error.code().name)
                 away = True
             await asyncio.sleep(manager.options.heartbeat_ms / 1000)
 
@@ -233,6 +234,9 @@ class Heartbeats:
         self._manager.catalog_term = max(self._manager.catalog_term, reply.catalog_term)
         return None
 
+    def _log_of(self, master: Address) -> About:
+        return about(_log, process=self._manager.uuid, peer=str(master))
+
     async def _learn_level(self, level: int) -> None:
         """Write the cluster's feature level into the directory, before anything is written in its formats."""
         if level > self._identity.feature_level:
@@ -243,12 +247,11 @@ class Heartbeats:
 
     def _tell_of_cluster(self, master: Address, offered: str, foreign: bool) -> None:
         if not foreign:
-            _log.warning("P %s master %s belongs to our cluster again", self._manager.uuid, master)
+            self._log_of(master).warning("master %s belongs to our cluster again", master)
             return
-        _log.error(
-            "P %s master %s belongs to cluster %s, this server to %s: its orders are ignored, the %d tablets here are "
+        self._log_of(master).error(
+            "master %s belongs to cluster %s, this server to %s: its orders are ignored, the %d tablets here are "
             "kept and served. Bring back the masters of this cluster, or name them with --masters",
-            self._manager.uuid,
             master,
             offered or "(unknown)",
             self._identity.cluster_id,
@@ -341,7 +344,7 @@ class Heartbeats:
             await act(manager, request)
         except ReplicaError as error:
             refusal = as_refusal(error, manager.on_fatal)
-            _log.info("T %s P %s could not carry out an order: %s", request.tablet_id, manager.uuid, refusal)
+            about(_log, request.tablet_id, manager.uuid).info("could not carry out an order: %s", refusal)
         finally:
             self._orders.discard(request.tablet_id)
             manager.changed.add(request.tablet_id)

@@ -11,6 +11,7 @@ from nyala.replica.consensus_metadata import path_of
 from nyala.replica.fs import FileLength, lost_file
 from nyala.replica.tablet import superblock_path
 from nyala.replica.types import DataState, Disk, Refused, is_transient
+from nyala.replica.types.log_records import about
 
 from ..tablets.hosted import HostedTablet
 from ..tablets.manager import TabletManager
@@ -51,7 +52,7 @@ class FileChecker:
                 except Refused as error:
                     if not is_transient(error):
                         raise
-                    _log.info("T %s P %s files not checked: %s", hosted.tablet_id, self._manager.uuid, error)
+                    about(_log, hosted.tablet_id, self._manager.uuid).info("files not checked: %s", error)
                     continue
             if lost is not None:
                 self._manager.damaged(hosted, lost)
@@ -63,10 +64,10 @@ class FileChecker:
         self._check_folders()
         for path in (superblock_path(hosted.tablet_id), path_of(hosted.tablet_id)):
             if not disk.exists(path) and _folder_is_lost(disk, path.partition("/")[0], known):
-                _log.error(
-                    "T %s P %s %s is missing, and so is every other tablet's file beside it: nothing is written; is "
+                about(_log, hosted.tablet_id, self._manager.uuid).error(
+                    "%s is missing, and so is every other tablet's file beside it: nothing is written; is "
                     "its disk mounted?",
-                    hosted.tablet_id, self._manager.uuid, path,
+                    path,
                 )  # fmt: skip
                 return
         cmeta, log = hosted.cmeta, hosted.log
@@ -78,10 +79,10 @@ class FileChecker:
         for what, again in repaired.items():
             if again:
                 self.repaired += 1
-                _log.error(
-                    "T %s P %s the file of its %s was damaged, missing or an earlier one: written again from memory, "
+                about(_log, hosted.tablet_id, self._manager.uuid).error(
+                    "the file of its %s was damaged, missing or an earlier one: written again from memory, "
                     "nothing is lost; look at the disk",
-                    hosted.tablet_id, self._manager.uuid, what,
+                    what,
                 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from nyala.replica.types import (
     is_transient,
     started_pool,
 )
+from nyala.replica.types.log_records import about
 
 from ..runtime.memory import MemoryGuard
 from ..runtime.resources import LOOK_EVERY_S, ResourceWatch
@@ -209,14 +210,14 @@ class Maintenance:
             self._manager.on_fatal(error)
         except Refused as error:
             level = logging.WARNING if is_transient(error) else logging.INFO
-            _log.log(level, "T %s P %s maintenance refused: %s", hosted.tablet_id, self._manager.uuid, error)
+            about(_log, hosted.tablet_id, self._manager.uuid).log(level, "maintenance refused: %s", error)
         except Corruption as error:
             self._manager.damaged(hosted, error)
         except (OSError, MemoryError, RuntimeError) as error:
             wanted = exhausted(error)
             if wanted is None:
                 raise
-            _log.warning("T %s P %s maintenance waits: %s", hosted.tablet_id, self._manager.uuid, wanted)
+            about(_log, hosted.tablet_id, self._manager.uuid).warning("maintenance waits: %s", wanted)
         return None
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from nyala.replica.tablet import BlockInfo, Tablet, verify_pieces
 from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.tablet_copy.wire import CopyRate
 from nyala.replica.types import Corruption, Refused, started_pool
+from nyala.replica.types.log_records import about
 from nyala.replica.wal import Log, SegmentInfo, verify_segment
 
 from ..tablets.hosted import HostedTablet
@@ -81,7 +82,7 @@ class Scrub:
                 if one.is_there() and await self._check(one):
                     self._whole_s[name] = self._now()
             except (Refused, MemoryError) as error:  # a resource is exhausted: the next check begins with this one
-                _log.info("T %s P %s not scrubbed now: %s", one.hosted.tablet_id, self._manager.uuid, error)
+                about(_log, one.hosted.tablet_id, self._manager.uuid).info("not scrubbed now: %s", error)
                 return
 
     def _at_rest(self) -> Iterator[tuple[str, _AtRest]]:

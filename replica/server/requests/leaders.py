@@ -12,6 +12,7 @@ import grpc.aio
 from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import check_reply, pb, pb_grpc, raise_if_error
 from nyala.replica.types import Address, Member, Refused
+from nyala.replica.types.log_records import about
 
 from ..runtime.channels import Channels
 
@@ -58,4 +59,4 @@ class LeaderTime:
 
     @staticmethod
     def _log_why(replica: Replica, leader: Member, why: str) -> None:
-        _log.info("T %s the leader %s gives no time: %s", replica.tablet_id, leader.uuid, why)
+        about(_log, replica.tablet_id, peer=leader.uuid).info("the leader %s gives no time: %s", leader.uuid, why)

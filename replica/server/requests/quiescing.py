@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nyala.replica.raft_driver import Replica
 from nyala.replica.types import Code, Refused, ReplicaError
+from nyala.replica.types.log_records import about
 
 from ..tablets.manager import TabletManager
 from .scans import when
@@ -96,9 +97,9 @@ class Quiescing:
             async with places:
                 try:
                     heir = await when(lambda done: replica.transfer(target, done), TRANSFER_S, "the transfer")
-                    _log.info("T %s P %s handed leadership to %s", replica.tablet_id, replica.uuid, heir)
+                    about(_log, replica.tablet_id, replica.uuid, peer=heir).info("handed leadership to %s", heir)
                 except ReplicaError as error:
-                    _log.info("T %s P %s could not hand over: %s", replica.tablet_id, replica.uuid, error)
+                    about(_log, replica.tablet_id, replica.uuid).info("could not hand over: %s", error)
                     return True
             return False
 

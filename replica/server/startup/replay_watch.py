@@ -28,6 +28,7 @@ from typing import Any
 
 from nyala.replica.raft_driver import StateMachine
 from nyala.replica.types import Corruption, Disk, Entry, OpId, Refused
+from nyala.replica.types.log_records import about
 from nyala.schemas import frame, unframe
 
 _log = logging.getLogger("nyala.server")
@@ -86,7 +87,7 @@ class ReplayMarker:
         try:
             value = unframe("replay_marker", disk.read(path))
         except ValueError as error:
-            _log.info("T %s a replay marker cannot be read and is not counted: %s", tablet_id, error)
+            about(_log, tablet_id).info("a replay marker cannot be read and is not counted: %s", error)
             return None
         return cls(**{name: value[name] for name in _FIELDS}, **_more_of(value["reserved"]))
 
@@ -196,7 +197,7 @@ class ReplayWatch:
         try:
             write_marker(self._disk, tablet_id, noted)
         except Refused as error:
-            _log.warning("T %s why it failed is not noted: %s", tablet_id, error)
+            about(_log, tablet_id).warning("why it failed is not noted: %s", error)
 
     def watch(
         self, machine: StateMachine, tablet_id: str, *, wal_generation: int, last: OpId, passed: Callable[[], None]
@@ -224,18 +225,16 @@ class ReplayWatch:
             self.forget(tablet_id)
             return machine
         if marker.failed_index:
-            _log.warning(
-                "T %s the replica failed at entry %d under build %s (%s); it is applied again under build %s",
-                tablet_id,
+            about(_log, tablet_id).warning(
+                "the replica failed at entry %d under build %s (%s); it is applied again under build %s",
                 marker.failed_index,
                 marker.failed_build,
                 marker.failed,
                 self._build,
             )
         if marker.suspect_first:
-            _log.warning(
-                "T %s the server crashed while it applied entries %d to %d; they are applied one at a time",
-                tablet_id,
+            about(_log, tablet_id).warning(
+                "the server crashed while it applied entries %d to %d; they are applied one at a time",
                 marker.suspect_first,
                 marker.suspect_last,
             )
@@ -315,4 +314,4 @@ class _Watched:
         try:
             write_marker(self.disk, self.tablet_id, replace(self.marker, first=first, last=last))
         except Refused as error:
-            _log.warning("T %s replays without a marker: %s", self.tablet_id, error)
+            about(_log, self.tablet_id).warning("replays without a marker: %s", error)

@@ -38,6 +38,7 @@ from nyala.replica.types import (
     is_transient,
     started_pool,
 )
+from nyala.replica.types.log_records import about
 from nyala.replica.wal import LogThreads
 
 from ..options import ServerOptions
@@ -311,9 +312,9 @@ class TabletManager:
         said = (str(replica.role), replica.term, str(replica.phase))
         if said != hosted.said:
             hosted.said = said
-            _log.info("T %s P %s [term %d %s] %s", tablet_id, self.uuid, replica.term, replica.role, replica.phase)
+            about(_log, tablet_id, self.uuid).info("[term %d %s] %s", replica.term, replica.role, replica.phase)
             if replica.phase is Phase.FAILED and replica.life.failed_index:
-                _log.error("T %s P %s %s", tablet_id, self.uuid, replica.error)
+                about(_log, tablet_id, self.uuid).error("%s", replica.error)
                 self._note_failure(hosted, replica)
 
     # -------------------------------------------------------------------------------------------------- create, open
@@ -385,9 +386,9 @@ class TabletManager:
         replica.start(campaign=campaign)
         self.learn_config(replica.active_config)
         self.ticker.started(hosted)
-        _log.info(
-            "T %s P %s [term %d %s] started, log ends at %s",
-            hosted.tablet_id, self.uuid, replica.term, replica.role, replica.last_logged,
+        about(_log, hosted.tablet_id, self.uuid).info(
+            "[term %d %s] started, log ends at %s",
+            replica.term, replica.role, replica.last_logged,
         )  # fmt: skip
 
     async def _reopen(self, hosted: HostedTablet, replica: Replica) -> None:
@@ -396,7 +397,7 @@ class TabletManager:
             if self.stopping or hosted.replica is not replica:
                 return
             hosted.waiting, hosted.error = True, replica.error
-            _log.warning("T %s P %s stopped, and starts again: %s", hosted.tablet_id, self.uuid, replica.error)
+            about(_log, hosted.tablet_id, self.uuid).warning("stopped, and starts again: %s", replica.error)
             await self.shutdowns.halt(hosted)
             self.changed.add(hosted.tablet_id)
         await self._open_later(hosted)
@@ -419,7 +420,7 @@ class TabletManager:
             hosted.superblock = await self.in_thread(lambda: settle_at_startup(self.disk, hosted.superblock))
             self.changed.add(hosted.tablet_id)
         except (Corruption, Refused) as error:
-            _log.warning("T %s P %s no whole tombstone yet: %s", hosted.tablet_id, self.uuid, error)
+            about(_log, hosted.tablet_id, self.uuid).warning("no whole tombstone yet: %s", error)
             if hosted.superblock.data_state is DataState.COPYING:
                 self.copy_failures.failed(hosted.tablet_id, error)  # no other copy is taken meanwhile
             self._later.start(self._settle_later(hosted))
@@ -434,7 +435,7 @@ class TabletManager:
     def _unsettled(self, hosted: HostedTablet, error: Exception) -> None:
         """Note that the startup rules failed for the tablet. If the disk has no room, try again later."""
         hosted.error, hosted.unreadable = str(error), isinstance(error, Corruption) and error.copy_heals
-        _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
+        about(_log, hosted.tablet_id, self.uuid).error("cannot start: %s", error)
         hosted.waiting = isinstance(error, ResourcesExhausted)
         if is_transient(error):
             self._later.start(self._start_later(hosted, hosted.superblock))
@@ -463,7 +464,7 @@ class TabletManager:
 
     def damaged(self, hosted: HostedTablet, error: Corruption) -> None:
         """Fail a running replica that lost a block; its peers have the same rows."""
-        _log.error("T %s P %s %s", hosted.tablet_id, self.uuid, error)
+        about(_log, hosted.tablet_id, self.uuid).error("%s", error)
         if hosted.replica is not None:
             hosted.replica.fail(error)
 
@@ -474,9 +475,9 @@ class TabletManager:
         hosted.replica = None
         if hosted.waiting:
             again_s = reopen_after_s(hosted.attempts)
-            _log.warning("T %s P %s cannot start now, again in %g s: %s", hosted.tablet_id, self.uuid, again_s, error)
+            about(_log, hosted.tablet_id, self.uuid).warning("cannot start now, again in %g s: %s", again_s, error)
             return
-        _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
+        about(_log, hosted.tablet_id, self.uuid).error("cannot start, stays offline: %s", error)
 
     def _replayed(self, tablet_id: str) -> None:
         """Note that the replay is over. Called on the thread that applied the last entry which the start found in the
@@ -526,7 +527,7 @@ class TabletManager:
         hosted: HostedTablet | None = here
         while hosted is not None and hosted.copy is not None:
             _check_config(hosted, cas, committed)
-            _log.info("T %s P %s a deletion ends its copy: %s", tablet_id, self.uuid, reason or "no reason given")
+            about(_log, tablet_id, self.uuid).info("a deletion ends its copy: %s", reason or "no reason given")
             await hosted.copy.end()
             hosted = self.tablets.get(tablet_id)
         if hosted is None:
@@ -537,9 +538,7 @@ class TabletManager:
             if damaged_only:
                 _check_damaged(hosted)
             _check_config(hosted, cas, committed)
-            _log.info(
-                "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
-            )
+            about(_log, tablet_id, self.uuid).info("[term %d] deleting: %s", hosted.term, reason or "no reason given")
             hosted.unreadable = hosted.damaged  # if the disk is full, the order comes again
             last = await self.shutdowns.halt_for_deletion(hosted)
             try:

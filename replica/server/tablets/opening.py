@@ -14,6 +14,7 @@ from nyala.replica.raft_driver import DriverOptions, Environment, Files, Replica
 from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, superblock_path, sweep_orphans, unfit_entry
 from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder, was_here
 from nyala.replica.types import Code, Corruption, Disk, RaftConfig, Refused, is_transient
+from nyala.replica.types.log_records import about
 from nyala.replica.wal import Log, LogThreads, WalOptions
 
 from ..options import ServerOptions
@@ -157,12 +158,12 @@ def find_lost(disk: Disk, uuid: str) -> dict[str, ConsensusMeta]:
     """
     found: dict[str, ConsensusMeta] = {}
     for tablet_id in lost_tablets(disk):
-        _log.error(
-            "T %s P %s its superblock is missing beside its log and its metadata: the tablet counts as not here, and "
+        about(_log, tablet_id, uuid).error(
+            "its superblock is missing beside its log and its metadata: the tablet counts as not here, and "
             "its leader copies it again. Term and vote are kept, and it does not vote until the copy is complete. If "
             "no other server has it, put back tablet-meta/%s from a backup, or give up what was lost with `nyala "
             "unsafe recover`",
-            tablet_id, uuid, tablet_id,
+            tablet_id,
         )  # fmt: skip
         if (cmeta := load_cmeta(disk, tablet_id)) is not None:
             found[tablet_id] = cmeta

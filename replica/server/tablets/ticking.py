@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nyala.replica.transport import LivenessChange, PeerLiveness
+from nyala.replica.types.log_records import about
 
 from ..runtime.recent_maximum import RecentMaximum
 from .hosted import HostedTablet
@@ -118,7 +119,7 @@ class RaftTimer:
 
     def _liveness_changed(self, change: LivenessChange) -> None:
         news = "is heard again, or is another process" if change.up else "is not heard"
-        _log.info("P %s server %s %s", self._uuid, change.uuid, news)
+        about(_log, process=self._uuid, peer=change.uuid).info("server %s %s", change.uuid, news)
         woken = 0
         for hosted in list(self._tablets.values()):
             replica = hosted.replica

@@ -14,6 +14,7 @@ from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import Message, VoteReply, VoteRequest, invalid_reason, too_far
 from nyala.replica.raft_driver import no_replica_reply
 from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, generation_of
+from nyala.replica.types.log_records import about
 
 from .hosted import HostedTablet
 
@@ -124,7 +125,7 @@ def answer_without_replica(server: Server, hosted: HostedTablet | None, tablet_i
 
     def done(result: VoteReply | BaseException) -> None:
         if isinstance(result, BaseException):
-            _log.warning("T %s P %s tombstone could not vote: %s", tablet_id, uuid, result)
+            about(_log, tablet_id, uuid).warning("tombstone could not vote: %s", result)
         else:
             server.reply(tablet_id, result)
 

@@ -22,6 +22,7 @@ from nyala.replica.rpc import (
 from nyala.replica.tablet_copy import Asker, CopySourceSession, CopyWanted, LogSums, capture_session
 from nyala.replica.transport import GrantTicket
 from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
+from nyala.replica.types.log_records import about
 
 from .fetch_serving import FetchServing
 from .source_process import SourceProcess, SourceReplica
@@ -143,10 +144,8 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         except ReplicaError as error:
             return pb.BeginCopyReply(error=error_to_pb(as_refusal(error, process.on_fatal)))
         m = session.manifest
-        _log.info(
-            "T %s P %s copy session %s for %s: %d bytes, log to %s",
-            tablet_id,
-            process.uuid,
+        about(_log, tablet_id, process.uuid, peer=request.requestor_uuid).info(
+            "copy session %s for %s: %d bytes, log to %s",
             m.session_id,
             request.requestor_uuid,
             m.size_bytes,

@@ -20,7 +20,7 @@ def test_log_lines_have_day_and_time_in_utc(names: bool) -> None:
     """IN-71. Goal: log lines have day and time in UTC, so logs of several machines can be compared. Method: a process
     far from Greenwich logs a record of a known second."""
     code = (
-        "import logging; from nyala.replica.types.process import log_to_stderr\n"
+        "import logging; from nyala.replica.types.logs import log_to_stderr\n"
         f"log_to_stderr(logging.INFO, names={names})\n"
         "record = logging.LogRecord('nyala.x', logging.WARNING, '', 0, 'hello %d', (7,), None)\n"
         "record.created, record.msecs = 1_000_000_000.125, 125.0\n"
@@ -38,11 +38,12 @@ def test_log_lines_have_day_and_time_in_utc(names: bool) -> None:
                "jobs/decisions.py", "pipeline/plan_rounds.py", "jobs/verify.py"]
 )  # fmt: skip
 def test_every_process_logs_in_that_form(module: str) -> None:
-    """IN-71. Goal: all processes use one log format. Method: each main calls the one function, and none configures."""
+    """IN-71. Goal: all processes use one log format. Method: each main calls one module for
+    that, and none configures."""
     from tests.tidy.test_layers import ROOT
 
     text = (ROOT / module).read_text()
-    assert re.search(r"^    log_to_stderr\(", text, re.MULTILINE) and "basicConfig" not in text
+    assert re.search(r"^ +(log_to_stderr|begin_to_log)\(", text, re.MULTILINE) and "basicConfig" not in text
 
 
 def test_hybrid_time_is_printed_as_day_and_time() -> None:
