@@ -11,6 +11,8 @@ from nyala.replica.types import Address, check, limits, place_to_listen
 from nyala.replica.types.options import Option
 from nyala.replica.types.process_options import ProcessOptions
 
+DERIVED = 0
+"""The value of an option that the server derives from the processors and the memory of its process."""
 _LOCATION = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 
 
@@ -54,9 +56,16 @@ class ServerOptions:
     """A tablet that was idle for this time stops its heartbeats and timers until it is needed. 0: never."""
     tablets_max: Annotated[int, Option("replicas that this server holds")] = limits.TABLETS_PER_SERVER_MAX
     """The most replicas of this server, without tombstones; one more is refused OVERLOADED."""
-    heavy_threads: int = 6
-    scan_threads: int = 4
-    open_threads: int = 4
+    heavy_threads: Annotated[
+        int,
+        Option("threads that flush, compact and apply; 0: three for each processor of this process, 2 to 6"),
+    ] = DERIVED
+    scan_threads: Annotated[
+        int, Option("threads that read rows for scans; 0: two for each processor of this process, 1 to 4")
+    ] = DERIVED
+    open_threads: Annotated[
+        int, Option("tablets that open at once; 0: two for each processor of this process, 1 to 4")
+    ] = DERIVED
     copy_jobs_max: Annotated[int, Option("tablet copies into this server at once")] = 2
     copy_streams: int = 4
     """The files that one copy job downloads at once; each takes a window and a few chunks of memory."""
@@ -75,9 +84,14 @@ class ServerOptions:
     scrub_interval_s: Annotated[float, Option("each of them at most once in this time")] = 86400.0
     """A block or closed segment is checked at most once in this time; later if the bound above does not allow it."""
     maintenance_ms: int = 250
-    memory_soft_bytes: Annotated[int, Option("above this much memory, writes are refused")] = (
-        limits.SERVER_MEMORY_SOFT_BYTES
-    )
+    memory_soft_bytes: Annotated[
+        int,
+        Option(
+            "above this much memory, writes are refused; 0: half of what the memory limit of this process leaves above "
+            "160 MiB, 32 to 340 MiB"
+        ),
+    ] = DERIVED
+    """Memory beyond that of an idle process (`runtime/memory.py`). `runtime/sizing.py` derives it, and says why."""
     log_cache_bytes: int = 8 << 20
     apply_inline_bytes: int = 16 << 10
     """Committed entries up to this size are applied on the loop: a thread's round trip would cost more than they do."""
@@ -108,8 +122,9 @@ class ServerOptions:
         )
         check(self.heartbeat_ms >= self.tick_ms, "heartbeats are sent on ticks", heartbeat_ms=self.heartbeat_ms)
         check(self.copy_jobs_max > 0, "at least one copy may run", copy_jobs_max=self.copy_jobs_max)
-        for name in ("heavy_threads", "scan_threads", "open_threads", "copy_streams"):
-            check(getattr(self, name) > 0, "a pool needs a thread", option=name)
+        for name in ("heavy_threads", "scan_threads", "open_threads"):
+            check(getattr(self, name) >= DERIVED, "a pool needs a thread; 0 derives how many", option=name)
+        check(self.copy_streams > 0, "a pool needs a thread", option="copy_streams")
         check(
             self.copy_streams <= limits.COPY_STREAMS_MAX, "a copy's memory is bounded", copy_streams=self.copy_streams
         )
@@ -124,4 +139,5 @@ class ServerOptions:
             )
         check(self.scrub_mb_per_s >= 0, "a rate is 0 or more", scrub_mb_per_s=self.scrub_mb_per_s)
         check(self.scrub_interval_s > 0, "a check of all blocks takes time", scrub_interval_s=self.scrub_interval_s)
-        check(self.memory_soft_bytes > 0, "memory must be bounded", memory_soft_bytes=self.memory_soft_bytes)
+        soft_bytes = self.memory_soft_bytes
+        check(soft_bytes >= DERIVED, "memory must be bounded; 0 derives the bound", memory_soft_bytes=soft_bytes)

@@ -53,6 +53,7 @@ from nyala.replica.types import (
     place_to_listen,
     started_pool,
 )
+from nyala.replica.types.log_records import about
 from nyala.replica.types.logs import begin_to_log, name_process, say_why_it_ends
 from nyala.replica.types.process import raise_open_files_limit
 from nyala.replica.wal import LogThreads
@@ -76,7 +77,9 @@ from .runtime.channels import Channels
 from .runtime.gil_watch import GilWatch
 from .runtime.identity import Identity
 from .runtime.lanes import LoopPost
+from .runtime.machine import found_machine
 from .runtime.memory import MemoryGuard
+from .runtime.sizing import memory_problem, sized, sizes_text
 from .runtime.tasks import Tasks
 from .startup.durable_state import check_durable_state
 from .startup.warm import warm_up, without_pandas
@@ -97,13 +100,18 @@ class TabletServer:
     """The parts of one tablet server process. `run` returns its exit code."""
 
     def __init__(self, options: ServerOptions, disk: RealDisk, instance: Instance) -> None:
-        self._options = options
+        machine = found_machine()
+        self._options = sized(options, machine)
         self._disk = disk
         self._identity = Identity(disk, instance)
         self._clock = SystemClock()
         self._hybrid_clock = HybridClock(self._clock)
         self._stop = asyncio.Event()
         self._tasks = Tasks(self._fatal)
+        log = about(_log, process=instance.uuid)
+        log.info("%s", sizes_text(options, machine))
+        if problem := memory_problem(self._options, machine):
+            log.warning("%s", problem)
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or the end of the parent."""

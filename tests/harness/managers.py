@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from nyala.replica.raft import Message
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.runtime.lanes import LoopPost
+from nyala.replica.server.runtime.machine import UNKNOWN
+from nyala.replica.server.runtime.sizing import sized
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.types import Clock, Disk, HybridClock, RaftConfig
 from tests.harness.copies import TARGET_UUID, TestClock
@@ -31,7 +33,7 @@ def new_manager(
     return TabletManager(
         disk=disk,
         uuid=TARGET_UUID,
-        options=options or ServerOptions(root="unused"),
+        options=sized(options or ServerOptions(root="unused"), UNKNOWN),
         clock=clock,
         hybrid_clock=HybridClock(clock),
         post=LoopPost(asyncio.get_running_loop(), on_fatal),

@@ -23,7 +23,9 @@ from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.runtime.channels import Channels
 from nyala.replica.server.runtime.identity import Identity
 from nyala.replica.server.runtime.lanes import LoopPost
+from nyala.replica.server.runtime.machine import UNKNOWN
 from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.runtime.sizing import sized
 from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet_copy import SessionFile
@@ -170,13 +172,16 @@ class PairedServer:
         self.manager = TabletManager(
             disk=disk,
             uuid=uuid,
-            options=ServerOptions(
-                root="unused",
-                tick_ms=10,
-                heartbeat_ms=100,
-                log_cache_bytes=1000,
-                log_retain_bytes=0,
-                log_retain_entries=0,
+            options=sized(
+                ServerOptions(
+                    root="unused",
+                    tick_ms=10,
+                    heartbeat_ms=100,
+                    log_cache_bytes=1000,
+                    log_retain_bytes=0,
+                    log_retain_entries=0,
+                ),
+                UNKNOWN,
             ),
             clock=clock,
             hybrid_clock=HybridClock(clock),

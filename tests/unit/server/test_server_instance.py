@@ -126,7 +126,7 @@ def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> Non
         ("--copy-rate-bytes-per-s", "65536", "a slower copy never ends"),
         ("--copy-busy-rate-bytes-per-s", "-1", "a rate is 0 or more"),
         ("--copy-jobs-max", "0", "at least one copy"),
-        ("--memory-soft-bytes", "0", "memory must be bounded"),
+        ("--memory-soft-bytes", "-1", "memory must be bounded"),
         ("--tablets-max", "0", "a server holds a tablet"),
         ("--wal-segment-size-bytes-max", "4096", "a log's first segment is its shortest"),
         ("--scrub-mb-per-s", "-1", "a rate is 0 or more"),
@@ -166,7 +166,7 @@ def test_options_validate_relations() -> None:
     with pytest.raises(InvariantViolation):
         ServerOptions(root="/r", tick_ms=50, heartbeat_ms=20)
     with pytest.raises(InvariantViolation):
-        ServerOptions(root="/r", scan_threads=0)
+        ServerOptions(root="/r", scan_threads=-1)
 
 
 def test_running_server_writes_its_instance_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
