@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import socket as sockets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -26,12 +28,24 @@ from .health import Health
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+_log = logging.getLogger("nyala.transport")
 _IDLE_S = 5.0
 _END_S = 1.0
 """How long a new connection waits for the thread of the one that it replaces; it takes some milliseconds."""
 _Connection = socket | tuple[bytes, socket]
 """What `socketserver` calls a request."""
 _ASKING = ("GET", "HEAD")
+
+
+class _Errors(io.StringIO):
+    """Logs as one record what `wsgiref` writes of an error of the application."""
+
+    def flush(self) -> None:
+        """Log what was written since the last call."""
+        if text := self.getvalue():
+            _log.error("the page of metrics and health has a defect, its caller got status 500: %s", text)
+            self.seek(0)
+            self.truncate()
 
 
 class _Handler(WSGIRequestHandler):
@@ -41,6 +55,10 @@ class _Handler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing: Prometheus asks every few seconds."""
+
+    def get_stderr(self) -> _Errors:
+        """Return the place to which the traceback of an error goes."""
+        return _Errors()
 
 
 class _Page(ThreadingMixIn, WSGIServer):

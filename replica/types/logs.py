@@ -115,6 +115,7 @@ def begin_to_log(options: ProcessOptions, role: str, *, names: bool = False) -> 
     logging.captureWarnings(True)
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
+    sys.unraisablehook = _unraisable
 
 
 def _begin(handler: logging.Handler, formatter: logging.Formatter, level: int | str) -> None:
@@ -154,3 +155,11 @@ def _uncaught_in_thread(ended: threading.ExceptHookArgs) -> None:
     name = ended.thread.name if ended.thread is not None else "unknown"
     info: _ErrorInfo = (ended.exc_type, ended.exc_value, ended.exc_traceback)
     _log.error("thread %s ends by an unexpected error: %s", name, ended.exc_value, exc_info=info)
+
+
+def _unraisable(ended: sys.UnraisableHookArgs) -> None:
+    what = ended.err_msg or "an error cannot be raised where it occurred"
+    info: _ErrorInfo | None = None
+    if ended.exc_value is not None:
+        info = (ended.exc_type, ended.exc_value, ended.exc_traceback)
+    _log.error("%s: %s: %s", what, type(ended.object).__name__, ended.exc_value, exc_info=info)

@@ -206,4 +206,25 @@ MUTANTS = (
         before="name_process(instance.uuid)",
         after='name_process("f" * 32)',
     ),
+    Mutant(
+        name="error that cannot be raised is no record",
+        rows="none",
+        test="tests/unit/infra/test_logs.py::test_everything_on_standard_error_is_json",
+        file="replica/types/logs.py",
+        function="begin_to_log",
+        before="""
+    sys.unraisablehook = _unraisable
+        """,
+        after="",
+        on_disk=True,
+    ),
+    Mutant(
+        name="error of the page is no record",
+        rows="none",
+        test="tests/unit/transport/test_transport_metrics_page.py::test_defect_of_the_page_is_one_record",
+        file="replica/transport/exporter.py",
+        function="_Errors.flush",
+        before="if text := self.getvalue():",
+        after="if not (text := self.getvalue()):",
+    ),
 )

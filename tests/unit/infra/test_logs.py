@@ -205,20 +205,25 @@ def fail(): raise ValueError("in a\\nthread")
 thread = threading.Thread(target=fail, name="lane")
 thread.start()
 thread.join()
+class Ended:
+    def __del__(self): raise RuntimeError("at its\\nend")
+Ended()
 say_why_it_ends("nyala-master", "the port is taken")
 raise OSError("at the\\nroot")
 """
 
 
 def test_everything_on_standard_error_is_json() -> None:
-    """Goal: errors that nobody catches, warnings of Python and the reason of a refused start are lines like all others,
-    and debug lines of libraries, which may show a password, are not logged. Method: a process with each of them."""
+    """Goal: errors that nobody catches or can catch, warnings of Python and the reason of a refused start are lines
+    like all others, and debug lines of libraries, which may show a password, are not logged. Method: a process with
+    each of them."""
     done = subprocess.run([sys.executable, "-c", UNCAUGHT], capture_output=True, text=True)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert done.returncode == 1 and {(line["role"], line["uuid"]) for line in lines} == {("master", "5" * 32)}
-    assert [line["level"] for line in lines] == ["DEBUG", "WARNING", "ERROR", "CRITICAL", "CRITICAL"]
+    assert [line["level"] for line in lines] == ["DEBUG", "WARNING", "ERROR", "ERROR", "CRITICAL", "CRITICAL"]
     assert "of this project" in lines[0]["message"] and "deprecated" in lines[1]["message"]
     assert lines[2]["message"] == "thread lane ends by an unexpected error: in a\nthread"
     assert lines[2]["exception"].startswith("Traceback") and "in fail" in lines[2]["exception"]
-    assert lines[3]["message"] == "nyala-master: the port is taken" and "exception" not in lines[3]
-    assert lines[4]["exception"].rstrip().endswith("OSError: at the\nroot")
+    assert "at its\nend" in lines[3]["message"] and "in __del__" in lines[3]["exception"]
+    assert lines[4]["message"] == "nyala-master: the port is taken" and "exception" not in lines[4]
+    assert lines[5]["exception"].rstrip().endswith("OSError: at the\nroot")

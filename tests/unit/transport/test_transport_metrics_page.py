@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -40,7 +41,7 @@ def silent(page: One) -> socket.socket:
     return connection
 
 
-def answer(page: One) -> bytes:
+def answer(page: Exporter) -> bytes:
     with urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=patience_s(30)) as found:
         return bytes(found.read())
 
@@ -96,3 +97,27 @@ def test_callers_that_send_a_byte_now_and_then_do_not_keep_prometheus_away(
         assert held[-1].makefile("rb").read().startswith(b"HTTP/1.0 200 OK")
         held[3].sendall(b"\r\n\r\n")
         assert held[3].makefile("rb").read().startswith(b"HTTP/1.0 200 OK")
+
+
+class Broken(Exporter):
+    """A page with a defect."""
+
+    def collect(self) -> Iterable[Any]:
+        raise ValueError("two\nlines")
+
+
+def test_defect_of_the_page_is_one_record(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: an error of the page is in the log like all others, and not beside it, where no program expects it. Method:
+    a page whose metrics raise; its caller gets 500."""
+    page = Broken()
+    page.serve(0)
+    try:
+        with pytest.raises(HTTPError) as failed:
+            answer(page)
+        assert failed.value.code == 500
+        failed.value.close()
+    finally:
+        page.close()
+    [record] = [record for record in caplog.records if record.name == "nyala.transport"]
+    assert "got status 500: Traceback" in record.getMessage() and "ValueError: two\nlines" in record.getMessage()
+    assert capsys.readouterr().err == ""
