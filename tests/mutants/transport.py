@@ -632,4 +632,45 @@ MUTANTS = (
         before="if manager.quiescing:",
         after="if False:",
     ),
+    Mutant(
+        name="page listens on loopback whatever it is told",
+        rows="none",
+        test="tests/process/test_ready_process.py::test_page_is_at_the_address_that_is_asked_for",
+        file="replica/transport/health.py",
+        function="serve_health",
+        before="page.serve(options.metrics_port, options.metrics_host, health)",
+        after='page.serve(options.metrics_port, "127.0.0.1", health)',
+    ),
+    Mutant(
+        name="page has no address of IPv6",
+        rows="none",
+        test=(
+            "tests/process/test_ready_process.py::test_page_is_at_the_address_that_is_asked_for "
+            "tests/process/test_ready_process.py::test_page_at_an_address_of_another_machine_starts_nothing"
+        ),
+        file="replica/transport/exporter.py",
+        function="Exporter.serve",
+        before='_PageOfIPv6 if ":" in host else _Page',
+        after="_Page",
+    ),
+    Mutant(
+        name="page takes no address in brackets",
+        rows="none",
+        test="tests/process/test_ready_process.py::test_page_is_at_the_address_that_is_asked_for",
+        file="replica/transport/exporter.py",
+        function="Exporter.serve",
+        before='host = host.strip("[]")',
+        after="host = host.strip()",
+    ),
+    Mutant(
+        name="probes are not served by gRPC",
+        rows="none",
+        test="tests/process/test_ready_process.py::test_probes_of_a_cluster_with_tls",
+        file="replica/transport/health.py",
+        function="serve_health",
+        before="""
+    health_pb2_grpc.add_HealthServicer_to_server(HealthServicer(health, services), server)
+        """,
+        after="",
+    ),
 )
