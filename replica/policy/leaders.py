@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import product
 from math import ceil, floor, inf
 
 from .fewest import fewest_moves
@@ -12,6 +13,8 @@ from .views import ClusterView, Move, MoveKind
 
 _Step = tuple[str, str]
 """A transfer: tablet, target."""
+_Edge = tuple[tuple[int, ...], str, str]
+"""A transfer that a chain may take: rank, tablet, target."""
 
 
 class Leaders:
@@ -86,61 +89,64 @@ def plan_leaders(leaders: Leaders, tables: Collection[str] | None = None) -> Ite
 
 def _direct_step(leaders: Leaders, table: str) -> _Step | None:
     """Return a transfer from the server that leads most of the table to one that leads at least two fewer. If several
-    fit, take the servers that differ most in all their leaderships."""
+    fit, take the servers that differ most in all their leaderships. A server that is no target comes first, and gives
+    away all that it can."""
     count, whole, targets = leaders.of_table[table], leaders.whole, leaders.targets
-    for source in sorted(_sources(count, targets), key=lambda u: (u in targets, -count[u], -whole[u], u)):
+    for source in sorted(count, key=lambda u: (u in targets, -count[u], -whole[u], u)):
         steps = (
             (count[u], whole[u], name, u)
             for name in leaders.led[source].get(table, ())
             for u in leaders.voters[name]
-            if u != source and (source not in targets or count[source] - count[u] >= 2)
+            if source not in targets or count[source] - count[u] >= 2
         )
         if best := min(steps, default=None):
             return best[2:]
     return None
 
 
-def _sources(count: Mapping[str, int], targets: Collection[str]) -> list[str]:
-    """Return the servers that lead too many: at least two more than some target does, or any number if they are no
-    target."""
-    enough = min((count.get(u, 0) for u in targets), default=0) + 2
-    return [u for u, n in count.items() if n >= enough or (n and u not in targets)]
-
-
 def _path(leaders: Leaders, table: str, ended: set[str]) -> list[_Step] | None:
-    """Return the shortest chain of transfers from a server to one that leads two fewer. The servers between them keep
-    their number.
+    """Return the shortest chain of transfers of the table from a server to one that leads two fewer. The servers
+    between them keep their number. After the direct steps, a server that is no target has nothing left to give.
 
     `ended`: the servers from which no chain leads to such a server; the function adds to it. All chains from these
     servers stay within the set. No later transfer changes that: it concerns no server of the set, and sources that are
     tried later do not lead more than those before.
     """
-    count, targets = leaders.of_table[table], leaders.targets
-    for source in sorted(_sources(count, targets), key=lambda u: (u in targets, -count[u], u)):
-        if source in ended:
-            continue
-        came: dict[str, _Step] = {}
-        queue = [source]
-        for here in queue:
-            edges = ((count[u], name, u) for name in leaders.led[here].get(table, ()) for u in leaders.voters[name])
-            for _, name, there in sorted(edges):
-                if there in came or there in ended:
-                    continue
-                came[there] = (name, here)
-                queue.append(there)
-                if source not in targets or count[source] - count[there] >= 2:
-                    return _walk_back(came, source, there)
-        ended.update(queue)
+    count = leaders.of_table[table]
+
+    def edges(here: str) -> Iterable[_Edge]:
+        return (((count[u],), name, u) for name in leaders.led[here].get(table, ()) for u in leaders.voters[name])
+
+    for source in sorted(count, key=lambda u: (-count[u], u)):
+        if source not in ended and (path := _chain(source, count, edges, ended)):
+            return path
     return None
 
 
-def _walk_back(came: dict[str, _Step], source: str, there: str) -> list[_Step]:
-    path = []
-    while there != source:
-        name, here = came[there]
-        path.append((name, there))
-        there = here
-    return path
+def _chain(
+    source: str, count: Mapping[str, int], edges: Callable[[str], Iterable[_Edge]], ended: set[str]
+) -> list[_Step] | None:
+    """Return the shortest chain of transfers from the source to a server whose `count` is at least two less; None if
+    there is none. Then all servers that can be reached are added to `ended`, through which no chain is searched.
+
+    `edges` returns the transfers that a server may give away; the least comes first.
+    """
+    came: dict[str, _Step | None] = {source: None}
+    queue = [source]
+    for here in queue:
+        for _, name, there in sorted(edges(here)):
+            if there in came or there in ended:
+                continue
+            came[there] = (name, here)
+            queue.append(there)
+            if count[source] - count[there] >= 2:
+                path = []
+                while step := came[there]:
+                    path.append((step[0], there))
+                    there = step[1]
+                return path
+    ended.update(queue)
+    return None
 
 
 def _even_cluster(leaders: Leaders) -> None:
@@ -152,7 +158,7 @@ def _even_cluster(leaders: Leaders) -> None:
     if not leaders.targets:
         return
     mean = sum(leaders.whole[u] for u in leaders.targets) / len(leaders.targets)
-    for most, least in ((ceil(mean), floor(mean)), (ceil(mean), inf), (-1, floor(mean)), (-1, inf)):
+    for most, least in product((ceil(mean), -inf), (floor(mean), inf)):
         moved = True
         while moved:
             moved = False
@@ -167,32 +173,22 @@ def _even_cluster(leaders: Leaders) -> None:
 
 
 def _cluster_path(leaders: Leaders, source: str) -> list[_Step] | None:
-    """Return a chain of transfers, each of another table, from the server to one that leads two fewer in all; the
-    servers between keep their number, and no table becomes less even."""
+    """Return a chain of transfers from the server to one that leads two fewer in all; the servers between keep their
+    number, and no table becomes less even."""
     whole = leaders.whole
     if whole[source] - min(whole[u] for u in leaders.targets) < 2:
         return None
-    came: dict[str, _Step] = {}
-    tables: dict[str, frozenset[str]] = {source: frozenset()}
-    queue = [source]
-    for here in queue:
-        edges = sorted(
-            (whole[u], leaders.leader[name] == leaders.was(name), name, u)
+
+    def edges(here: str) -> Iterable[_Edge]:
+        return (
+            ((whole[u], leaders.leader[name] == leaders.was(name)), name, u)
             for table, names in leaders.led[here].items()
-            if table not in tables[here]
             for name in names
             for u in leaders.voters[name]
-            if u not in tables and leaders.of_table[table][here] > leaders.of_table[table][u]
+            if leaders.of_table[table][here] > leaders.of_table[table][u]
         )
-        for *_, name, there in edges:
-            if there in tables:
-                continue
-            came[there] = (name, here)
-            tables[there] = tables[here] | {leaders.tablets[name].table_id}
-            queue.append(there)
-            if whole[source] - whole[there] >= 2:
-                return _walk_back(came, source, there)
-    return None
+
+    return _chain(source, whole, edges, set())
 
 
 def _cluster_step(leaders: Leaders, source: str, least: float) -> _Step | None:

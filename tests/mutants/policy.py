@@ -1091,7 +1091,7 @@ MUTANTS = (
         rows="none",
         test="tests/unit/policy/test_policy_plan_cost.py::test_search_for_chains_looks_once_at_each_dead_end",
         file="replica/policy/leaders.py",
-        function="_path",
+        function="_chain",
         before="ended.update(queue)",
         after="pass",
     ),
@@ -1101,9 +1101,49 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_plan_cost.py"
         "::test_chains_of_leader_moves_are_the_same_when_dead_ends_are_remembered",
         file="replica/policy/leaders.py",
-        function="_path",
+        function="_chain",
         before="queue.append(there)",
         after="queue.append(there), ended.add(source)",
+    ),
+    *(
+        Mutant(
+            name=name,
+            rows=rows,
+            test=f"tests/unit/policy/test_policy_{test}",
+            file=f"replica/policy/{file}",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, rows, test, file, function, before, after in (
+            (
+                "even cluster is searched for chains of transfers",
+                "none",
+                "plan_cost.py::test_even_cluster_is_searched_for_no_chain",
+                "leaders.py",
+                "_cluster_path",
+                "if whole[source] - min(whole[u] for u in leaders.targets) < 2:",
+                "if False:",
+            ),
+            (
+                "server that leads least in all gives first",
+                "OP-09",
+                "leaders.py::test_server_that_leads_most_gives_first",
+                "leaders.py",
+                "_direct_step",
+                "-whole[u], u",
+                "whole[u], u",
+            ),
+            (
+                "bound counts leaders that no other replica can follow",
+                "OP-09",
+                "leaders.py::test_bound_counts_leaders_that_another_replica_can_follow",
+                "leaders.py",
+                "Leaders.fewest",
+                "any(u != leader for u in self.voters[name])",
+                "1",
+            ),
+        )
     ),
     Mutant(
         name="plan is told with a layout for each table",

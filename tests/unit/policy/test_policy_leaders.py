@@ -150,3 +150,42 @@ def test_plan_tells_its_bounds_and_what_the_caps_of_leaders_left_out() -> None:
     assert not plan.complete and moves[0].reason == "table T: 6 leaders against 0, in all 6 against 0"
     assert "leader moves: 1 in this plan; at least 3 are needed until numbers are even" in describe(plan)
     assert "the caps leave out 2 leader moves" in describe(plan)
+
+
+def transfers(hosts: str, tablets: str) -> str:
+    """The leader moves of a cluster whose replicas stay."""
+    return told(list(plan_leaders(Leaders(view_of(hosts, tablets)))))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "tablets", "moves"),
+    [
+        pytest.param("a b c", "T1 a:* c, T2 a:* c, T3 b:* c, T4 b:* c, U1 b:*", "T3 b=>c",
+                     id="of two that lead as much of a table, from the one that leads most in all"),
+        pytest.param("a b c d e", "P1 a:*, Q1 b:*, R1 a:*, S1 a:* c, T1 b:* c", "S1 a=>c",
+                     id="in all, the server that leads most gives first"),
+        pytest.param("a b c d e", "S1 a:* e, T1 a:* b, V1 a:*, V2 a:* b c, V3 c e:*, W1 c e:*", "T1 a=>b, V2 a=>c",
+                     id="in all, a server that is even gives nothing while another one can"),
+        pytest.param("a b c", "P1 b:* c, Q1 b:* c, U1 a b c:*, W1 c:*", "U1 c=>a",
+                     id="in all, one transfer comes before a chain of two"),
+    ],
+)  # fmt: skip
+def test_server_that_leads_most_gives_first(hosts: str, tablets: str, moves: str) -> None:
+    """OP-09. Goal: leaderships end even with few transfers. Method: clusters in which another order of the servers that
+    give needs one more."""
+    assert transfers(hosts, tablets) == moves
+
+
+@pytest.mark.parametrize(
+    ("hosts", "tablets", "fewest"),
+    [
+        pytest.param("a b", "T1 a:* b, T2 a:* b", 1, id="half of them go"),
+        pytest.param("a b", "T1 a:*, T2 a:*", 0, id="no other replica could lead"),
+        pytest.param("a- b", "T1 a:* b, U1 a:* b", 2, id="all leave a server to empty"),
+        pytest.param("a- b- c", "T1 a:* b", 0, id="but for another such one"),
+    ],
+)
+def test_bound_counts_leaders_that_another_replica_can_follow(hosts: str, tablets: str, fewest: int) -> None:
+    """OP-09. Goal: the bound counts a leadership as movable if another server may lead the tablet. Method: each case by
+    hand."""
+    assert Leaders(view_of(hosts, tablets)).fewest() == fewest

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nyala.pipeline.rebalance import Plan, describe
 from nyala.replica.policy import Caps, ClusterView, Move, inputs_of, plan_rebalance
 from nyala.replica.policy.layout import Layout
-from nyala.replica.policy.leaders import Leaders, _direct_step, _path
+from nyala.replica.policy.leaders import Leaders, _direct_step, _path, plan_leaders
 from nyala.replica.policy.rebalance import _even_cluster, _pairs, even
 from nyala.replica.types import RaftConfig
 from tests.harness.policy_views import server
@@ -105,24 +105,42 @@ def test_chains_of_leader_moves_are_the_same_when_dead_ends_are_remembered(seed:
                 leaders.transfer(*each)
 
 
+class Looks(dict[str, list[str]]):
+    """The voters of each tablet, with the number of the looks at them."""
+
+    def __init__(self, leaders: Leaders) -> None:
+        super().__init__(leaders.voters)
+        self.of: Counter[str] = Counter()
+
+    def __getitem__(self, name: str) -> list[str]:
+        self.of[name] += 1
+        return super().__getitem__(name)
+
+
 def test_search_for_chains_looks_once_at_each_dead_end() -> None:
     """Goal: the search for the last chain of a table costs as much as the table has tablets, and no more for each
-    server that could give one. Method: 100 pairs of servers that lead two tablets each, of which none can go to the
-    one server without any: the looks at the voters of a tablet are counted."""
+    server that could give one. Method: 101 servers that lead two tablets each, of which none can go to the one server
+    without any; each could give its own to the next one, the last one to the middle of the row. The looks at the voters
+    of a tablet are counted."""
     hosts = tuple(server(f"s{n:03}") for n in range(102))
-    pairs = [(f"s{n:03}", f"s{(n + 1) % 100:03}") for n in range(100)]
+    pairs = [(f"s{n:03}", f"s{n + 1 if n < 99 else 50:03}") for n in range(101)]
     placed = [settled(f"T{n:03}-{k}", "t", [*pair], pair[0]) for n, pair in enumerate(pairs) for k in range(2)]
     leaders = Leaders(ClusterView(servers=hosts, tablets=tuple(placed)))
-    looks: Counter[str] = Counter()
-
-    class Counted(dict[str, list[str]]):
-        def __getitem__(self, name: str) -> list[str]:
-            looks[name] += 1
-            return super().__getitem__(name)
-
-    leaders.voters = Counted(leaders.voters)
+    leaders.voters = looks = Looks(leaders)
     assert _path(leaders, "t", set()) is None
-    assert len(looks) == len(placed) and max(looks.values()) <= 2
+    assert looks.of == dict.fromkeys(leaders.tablets, 1)
+
+
+def test_even_cluster_is_searched_for_no_chain() -> None:
+    """Goal: a server that leads as much as all others costs no search over the cluster. Method: 40 servers that lead
+    one tablet each, each of another table, which the next server could lead; the looks at its voters are counted."""
+    hosts = tuple(server(f"s{n:02}") for n in range(40))
+    pairs = [(f"s{n:02}", f"s{(n + 1) % 40:02}") for n in range(40)]
+    placed = [settled(f"T{n:02}", f"t{n:02}", [*pair], pair[0]) for n, pair in enumerate(pairs)]
+    leaders = Leaders(ClusterView(servers=hosts, tablets=tuple(placed)))
+    leaders.voters = looks = Looks(leaders)
+    assert list(plan_leaders(leaders)) == []
+    assert max(looks.of.values()) <= 4, looks.of
 
 
 def test_plan_asks_few_questions_for_each_move(monkeypatch: pytest.MonkeyPatch) -> None:
