@@ -129,6 +129,8 @@ def test_an_exchange_is_planned_whole_or_not_at_all() -> None:
     [
         pytest.param("a b", "T1 a:*, T2 a:*, T3 a:*, T4 b:*, T5 b:*", {"T1": 100, "T2": 50, "T3": 30, "T4": 10}, (9, 9),
                      "T1 a>b, T4 b>a", 0, id="an exchange is best"),
+        pytest.param("a b", "T1 a:*, T2 a:*, T3 a:*, T4 b:*, T5 b:*", {"T1": 100, "T2": 60, "T3": 10, "T4": 30}, (2, 2),
+                     "T1 a>b, T4 b>a", 0, id="where it fits, no other move comes first"),
         pytest.param("a b", "T1 a:*, T2 a:*, T3 a:*, T4 b:*, T5 b:*", {"T1": 100, "T2": 50, "T3": 30, "T4": 10}, (1, 9),
                      "T1 a>b", 1, id="where it never fits, one move"),
         pytest.param("a b", "T1 a:*, T2 a:*, T3 a:*, T4 b:*, T5 b:*", {"T1": 100, "T2": 50, "T3": 30, "T4": 10}, (9, 1),
