@@ -148,8 +148,6 @@ def even(layout: Layout, table: str) -> Iterable[Move]:
         count = {u: layout.count(u, table) for u in layout.targets}
         order = sorted(count, key=lambda u: (count[u], layout.count(u), u))
         for source, target in _pairs(order, count):
-            if not layout.is_open(table, source, target):
-                continue
             tablet = layout.movable(table, source, target)
             if tablet is not None:
                 yield layout.move(

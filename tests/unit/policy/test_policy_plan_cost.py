@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +20,7 @@ from nyala.replica.policy.rebalance import _even_cluster, _pairs, even
 from nyala.replica.types import RaftConfig
 from tests.harness.policy_views import server
 from tests.unit.policy.test_policy_rebalance import settled
+from tests.unit.policy.test_policy_rebalance_moves import view_of
 
 
 class Forgetful(set[Any]):
@@ -170,6 +171,34 @@ def test_plan_asks_few_questions_for_each_move(monkeypatch: pytest.MonkeyPatch) 
     view = ClusterView(servers=hosts, tablets=tuple(placed))
     moves = plan_rebalance(view, Caps(moves_max=10_000, moves_per_server_max=10_000))
     assert len(moves) >= 500 and asked.total() < 60 * len(moves), (len(moves), asked)
+
+
+class Asked(Layout):
+    """Counts the tablets that it looks at, and the tables."""
+
+    asked: ClassVar[Counter[str]] = Counter()
+
+    def keeps_spread(self, tablet: str, source: str, target: str) -> bool:
+        self.asked[tablet] += 1
+        return super().keeps_spread(tablet, source, target)
+
+    def is_open(self, table: str, source: str, target: str) -> bool:
+        self.asked[table] += 1
+        return super().is_open(table, source, target)
+
+
+def test_pair_of_servers_without_a_move_costs_no_second_search() -> None:
+    """Goal: tablets and tables that cannot move between two servers are not looked at again. Method: two tablets of one
+    table that may not leave their location beside one of another table that may: what is looked at, the first time and
+    then."""
+    layout = Asked(view_of("a@x b@y c@y d@x", "S1 a:* b, S2 a:* b, T1 a:*"))
+    layout.asked.clear()
+    assert layout.free("S", "a", "c") == [] and layout.asked == {"S": 1, "S1": 1, "S2": 1}
+    assert layout.free("S", "a", "c") == [] and layout.asked == {"S": 2, "S1": 1, "S2": 1}
+    layout.asked.clear()
+    assert layout.open_tables("a", "c") == ["T"] and layout.asked == {"S": 1, "T": 1}
+    assert layout.open_tables("a", "c") == ["T"] and layout.asked == {"S": 1, "T": 2}
+    assert layout.free("T", "a", "c") == ["T1"] and layout.open_tables("a", "d") == ["S", "T"]
 
 
 def test_plan_is_told_at_a_cost_that_follows_the_tablets(monkeypatch: pytest.MonkeyPatch) -> None:

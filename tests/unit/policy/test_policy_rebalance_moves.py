@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -19,6 +20,8 @@ from nyala.replica.policy import (
     plan_rebalance,
     skew,
 )
+from nyala.replica.policy.layout import Layout
+from nyala.replica.policy.rebalance import LEFT_OUT_MAX, bounded
 from nyala.replica.types import Member, OpId, RaftConfig
 from tests.harness.policy_views import server, tablet
 
@@ -26,10 +29,12 @@ WIDE = Caps(moves_max=100, moves_per_server_max=100)
 
 
 def host(word: str) -> ServerView:
-    """A server from a word such as `a@x<3-`: name, `@` location, `<` most replicas; `-` is draining, `!` is silent."""
-    head, _, most = word.rstrip("-!").partition("<")
+    """A server from a word such as `a@x<3-`: name, `@` location, `<` most replicas; `-` is draining, `!` is silent,
+    `~` is in maintenance."""
+    head, _, most = word.rstrip("-!~").partition("<")
     name, _, location = head.partition("@")
-    return server(name, location=location, tablets_max=int(most or 0), draining="-" in word, alive="!" not in word)
+    state = {"draining": "-" in word, "alive": "!" not in word, "maintenance": "~" in word}
+    return server(name, location=location, tablets_max=int(most or 0), **state)
 
 
 def held(line: str) -> TabletView:
@@ -197,5 +202,74 @@ def test_a_move_says_what_it_costs_and_on_which_config_it_rests() -> None:
 
 
 def test_skew_of_a_cluster_without_servers_is_none() -> None:
-    """Goal: an empty report is no error."""
-    assert skew(ClusterView(servers=(), tablets=())) == 0
+    """Goal: an empty report is no error, nor is a table of which no tablet is reported."""
+    empty = ClusterView(servers=(), tablets=())
+    assert (skew(empty), skew(empty, "T")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "tablets", "fewest"),
+    [
+        pytest.param("a b", "T1 a:*, T2 a:*, T3 a:*, T4 a:*", 2, id="half of them go"),
+        pytest.param("a b", "T1 a:*, T2 a:*, T3 a:*F, T4 a:*F", 2, id="what is not settled counts"),
+        pytest.param("a b", "T1 a:*F, T2 a:*F", 0, id="and cannot go"),
+        pytest.param("a- b", "T1 a:*, U1 a:*", 2, id="all leave a server to empty"),
+        pytest.param("a! b c", "T1 a:*, T2 a:*, T3 b:*", 0, id="none leaves a silent one"),
+        pytest.param("a~ b c", "T1 a:*, T2 a:*, T3 b:*", 0, id="nor one that an operator works on"),
+    ],
+)
+def test_bound_counts_the_replicas_that_have_to_move(hosts: str, tablets: str, fewest: int) -> None:
+    """OP-09. Goal: the bound of replica moves counts what is on servers that get replicas, or are emptied. Method: each
+    case by hand."""
+    assert Layout(view_of(hosts, tablets)).fewest() == fewest
+
+
+SMALL, LARGE = 10, 100
+
+
+def steps_of(text: str) -> list[tuple[Move, ...]]:
+    """Steps from words such as `a>b` or `a>b+b>a`: moves that belong together, each of ten bytes; `A>b` of 100."""
+    steps = []
+    for n, step in enumerate(text.split()):
+        moves = []
+        for word in step.split("+"):
+            source, _, target = word.partition(">")
+            size = LARGE if source.isupper() else SMALL
+            fields = {"tablet_id": f"T{n}", "table_id": "T", "config_opid": OpId(1, 1), "reason": ""}
+            ends = {"from_uuid": source.lower(), "to_uuid": target}
+            moves.append(Move(kind=MoveKind.REPLICA, bytes=size, **fields, **ends))
+        steps.append(tuple(moves))
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("steps", "taken", "left_out"),
+    [
+        pytest.param("a>b c>d", "a>b c>d", 0, id="all that fit"),
+        pytest.param("A>b c>d", "c>d", 1, id="a later one, after one that does not fit"),
+        pytest.param("A>b a>c d>b", "a>c d>b", 1, id="from its source and to its target"),
+        pytest.param("A>b c>a", "", 2, id="none to its source"),
+        pytest.param("A>b b>c", "", 2, id="none from its target"),
+        pytest.param("A>b b>c d>c c>e", "d>c", 3, id="nor from the target of one that was left out for this"),
+        pytest.param("A>b c>d+d>c", "c>d d>c", 1, id="an exchange of others"),
+        pytest.param("A>b a>c+c>a", "", 3, id="no exchange with its source"),
+        pytest.param("A>b b>c+c>b", "", 3, id="nor with its target"),
+    ],
+)
+def test_step_that_rests_on_one_left_out_is_left_out(steps: str, taken: str, left_out: int) -> None:
+    """OP-09. Goal: each move of a plan that its caps cut makes the servers more even. Method: steps by hand, of which
+    the first may be too large: its source has more then, and its target less than the later steps assume."""
+    moves = bounded(steps_of(steps), Caps(moves_max=9, moves_per_server_max=9, bytes_max=50))
+    assert " ".join(f"{m.from_uuid}>{m.to_uuid}" for m in moves) == taken
+    assert (moves.left_out, moves.leaders_left_out) == (left_out, 0)
+
+
+def test_full_plan_counts_so_many_further_moves_and_ends() -> None:
+    """OP-09. Goal: a plan that is full costs no more than it counts; one that is not yet full goes on. Method: steps
+    without an end, of which one is taken; as many too large ones before one that fits."""
+    caps = Caps(moves_max=1, bytes_max=50)
+    endless = (step for _ in count() for step in steps_of("a>b"))
+    full = bounded(endless, caps)
+    assert (len(full), full.left_out) == (1, LEFT_OUT_MAX)
+    late = bounded([*steps_of("A>b") * (LEFT_OUT_MAX + 9), *steps_of("c>d e>f")], caps)
+    assert ([m.from_uuid for m in late], late.left_out) == (["c"], LEFT_OUT_MAX + 10)
