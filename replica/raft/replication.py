@@ -225,7 +225,6 @@ def on_append_reply(s: State, m: AppendReply) -> None:
     p.last_code = m.code
     if m.code in _NO_LOG:
         _on_no_log(s, p, m)
-        return
     if m.code is not Code.OK:
         return
     p.contact_ticks = 0
