@@ -37,7 +37,11 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     ),
     "replica/policy/": ("unit/policy",),
     "replica/raft/": ("unit/raft", "paper", "raft_scripts"),
-    "replica/raft/message_checks.py": ("unit/raft", "unit/transport/test_transport_forged_messages.py"),
+    "replica/raft/message_checks.py": (
+        "unit/raft",
+        "unit/transport/test_transport_forged_messages.py",
+        "unit/transport/test_transport_senders.py",
+    ),
     "replica/wal/": ("unit/wal", "unit/raft_driver", "formats"),
     "replica/tablet_copy/": ("unit/tablet_copy", "unit/server"),
     "replica/tablet/": ("unit/tablet", "unit/raft_driver", "formats"),
