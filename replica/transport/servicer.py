@@ -146,17 +146,16 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         try:
             batch = pb.PeerBatch.FromString(body)
         except DecodeError as error:
-            cause = exhausted(error) or f"not a batch ({error})"
-            about(_log, process=self._uuid, peer=sender).warning("ended the link of %s: %s", sender, cause)
+            self.refusals.note(sender, "a batch", str(exhausted(error) or f"it cannot be read ({error})"))
             return False
         if batch.dest_uuid != self._uuid or batch.from_uuid != sender:
-            text = "ended the link of %s: its batch goes from %s to %s"
-            about(_log, process=self._uuid, peer=sender).warning(text, sender, batch.from_uuid, batch.dest_uuid)
+            why = f"it goes from {batch.from_uuid[:64]!r} to {batch.dest_uuid[:64]!r}"
+            self.refusals.note(sender, "a batch", why)
             return False
         try:
             self._check_caller(sender, batch.takeover)
         except Refused as error:
-            about(_log, process=self._uuid, peer=sender).warning("ended the link of %s: %s", sender, error)
+            self.refusals.note(sender, "a batch", str(error))
             return False
         if proven:
             self._on_heard(sender, batch.process)

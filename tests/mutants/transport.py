@@ -208,6 +208,18 @@ MUTANTS = (
         after="pass",
     ),
     Mutant(
+        name="names of a batch go into the log as they are",
+        rows="IN-50, IN-82",
+        test=(
+            "tests/unit/transport/test_transport_forged_messages.py::"
+            "test_names_of_a_batch_forge_no_line_of_the_log_and_fill_no_log"
+        ),
+        file="replica/transport/servicer.py",
+        function="PeerServicer._take",
+        before="{batch.from_uuid[:64]!r}",
+        after="{batch.from_uuid}",
+    ),
+    Mutant(
         name="parts are counted after they are made",
         rows="IN-50",
         test=(

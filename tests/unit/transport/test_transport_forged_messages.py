@@ -331,9 +331,9 @@ def test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing() -> None
         assert await world.receive(LEADER, entries) == (False, [])
         assert not world.peers._take(LEADER, b"\x22" * (2 << 20), True)
         assert (world.state(), world.memory()) == before
-        assert world.peers.refusals.count == 4, "all but what is no batch at all, or names others"
+        assert world.peers.refusals.count == 8
         goes_on, said = await world.receive(LEADER, good)
-        assert goes_on and said and world.peers.refusals.count == 4
+        assert goes_on and said and world.peers.refusals.count == 8
 
     with_replica(FOLLOWS, scenario)
 
@@ -374,6 +374,25 @@ def test_peer_that_goes_on_forging_fills_no_log(caplog: pytest.LogCaptureFixture
 
     with_replica(FOLLOWS, scenario)
     assert caplog.text.count("nothing was changed") == 1
+
+
+@pytest.mark.parametrize("field", ["from_uuid", "dest_uuid"])
+def test_names_of_a_batch_forge_no_line_of_the_log_and_fill_no_log(
+    field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-50, IN-82. Goal: a process that only reaches the port writes nothing of its own into the log, and little in
+    all. Method: batches that name another server by a million characters with new lines, a hundred times: one line,
+    which is short and printable."""
+    name = "x\nP forged \x1b[2J" * 70_000
+
+    async def scenario(world: World) -> None:
+        for _ in range(100):
+            assert await world.receive(LEADER, **{field: name}) == (False, [])
+        assert world.peers.refusals.count == 100
+
+    with_replica(FOLLOWS, scenario)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "nyala.transport"]
+    assert line.isprintable() and len(line) < 600 and "a batch" in line
 
 
 def test_term_of_a_later_generation_is_refused_at_a_tombstone_too() -> None:
