@@ -1,7 +1,8 @@
 """Run fuzzers: `python -m tests.fuzz`, `python -m tests.fuzz server/ topic/reports --inputs 100000 --seed 7`.
 
-Each target runs in a process of its own, so that even a crash of the interpreter is one input's failure. The inputs of
-a failure are made as few as still fail, and saved beside the command that repeats them. Exit code 1 if there was one.
+Each target runs in a process of its own, so that even a crash of the interpreter is one input's failure. With --real
+the inputs are sent to a master and tablet servers that are real processes. The inputs of a failure are made as few as
+still fail, and saved beside the command that repeats them. Exit code 1 if there was one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.fuzz.campaign import input_of, shortest
+from tests.fuzz.real_campaign import Campaign, Found, load_sent, replay, save_sent
+from tests.fuzz.real_cluster import real_cluster
+from tests.fuzz.real_targets import TOPICS, chosen_real, real_targets
 from tests.fuzz.registry import all_targets, chosen
 from tests.fuzz.target import Session, Target
 from tests.fuzz.worker import save_inputs
+from tests.harness import hand_runs
 
 STUCK_S = 600.0
 """A process that is at one input for so long hangs, unless it computes for a part of that time only. Then the machine
@@ -47,8 +53,11 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first input (0)")
     parser.add_argument("--repeat", type=Path, metavar="FILE", help="deliver the inputs of a saved failure again")
     parser.add_argument("--out", type=Path, default=Path(".nyala/fuzz"), help="where failures are saved (.nyala/fuzz)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a target instead of a table")
+    parser.add_argument("--json", action="store_true", help="one JSON object a target, or one in all with --real")
+    parser.add_argument("--real", action="store_true", help="send the inputs to real processes, to each target in turn")
+    parser.add_argument("--check-every", type=int, default=1000, help="with --real, inputs between checks (1000)")
     parser.add_argument("--list", action="store_true", help="the names of all targets")
+    hand_runs.add_option(parser)
     return parser.parse_args(words)
 
 
@@ -162,12 +171,71 @@ def _run(arguments: argparse.Namespace, console: Console) -> list[dict[str, Any]
     return list(totals.values())
 
 
+def _command(arguments: argparse.Namespace) -> str:
+    """Return the command that makes the same inputs again: with the seed, also if it was drawn."""
+    line = hand_runs.command_line("tests.fuzz")
+    return line if "--seed" in line else f"{line} --seed {arguments.seed}"
+
+
+def _run_real(arguments: argparse.Namespace, console: Console) -> int:
+    """Send inputs to real processes, report, and return the exit code."""
+    names = chosen_real(arguments.targets)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting processes", total=len(names) * arguments.inputs)
+
+        def found(failure: Found) -> None:
+            digest = hashlib.sha256(b"".join(sent.data for sent in failure.inputs)).hexdigest()[:12]
+            path = arguments.out / f"real-{digest}.hex"
+            save_sent(path, failure)
+            again = "fails again" if failure.repeated else "did not fail again"
+            console.print(f"after {failure.after}; with {len(failure.inputs)} inputs it {again}", highlight=False)
+            console.print(f"  python -m tests.fuzz --repeat {path}", highlight=False)
+
+        kafka = any(name in TOPICS for name in names)
+        campaign = Campaign(
+            names,
+            arguments.seed,
+            first=arguments.first,
+            inputs=arguments.inputs,
+            check_every=arguments.check_every,
+            until_s=time.monotonic() + arguments.seconds,
+            clusters=partial(real_cluster, kafka=kafka),
+            retries=partial(real_cluster, own_processes=False, kafka=kafka),
+            progress=lambda name, inputs: bar.update(task, advance=inputs, description=name),
+            on_failed=lambda error: console.print(f"FAILED: {error}", highlight=False, markup=False),
+            on_found=found,
+        )
+        campaign.run()
+    result = campaign.json()
+    if arguments.record:
+        said = (
+            f"{result['inputs']:,} inputs to {len(names)} targets, {result['checks']} checks, {result['seconds']:.0f} s"
+        )
+        hand_runs.record(_command(arguments), f"{said}, {len(campaign.found)} failures")
+    if arguments.json:
+        print(json.dumps(result))
+        return 1 if campaign.found else 0
+    for name, total in result["targets"].items():
+        outcomes = ", ".join(f"{count} {what}" for what, count in total["outcomes"].items())
+        print(f"{name:<42} {total['inputs']:>8} inputs {total['inputs_per_s']:>7.0f}/s  {outcomes}")
+    grown = ", ".join(f"{name} {mb:+.0f} MB" for name, mb in result["grown_mb"].items())
+    print(f"{result['inputs']} inputs and {result['checks']} checks in {result['seconds']:.0f} s")
+    print(f"slowest honest request {result['slowest_honest_s']} s, logs {result['logged_mb']} MB")
+    print(f"memory above the level after the first check, at most: {grown}")
+    return 1 if campaign.found else 0
+
+
 def main(words: list[str] | None = None) -> int:
     """Run the targets that the words name; returns the exit code."""
     arguments, console = _arguments(words), Console(stderr=True, soft_wrap=True)
     if arguments.list:
-        print("\n".join(all_targets()))
+        print("\n".join(real_targets() if arguments.real else all_targets()))
         return 0
+    if arguments.repeat is not None and (sent := load_sent(arguments.repeat)) is not None:
+        error = replay(sent, partial(real_cluster, kafka=any(each.target in TOPICS for each in sent)))
+        print(error or "nothing failed")
+        return 1 if error else 0
     if arguments.repeat is not None:
         error = _worker("repeat", str(arguments.repeat))[0]["error"]
         print(error or "nothing failed")
@@ -175,7 +243,12 @@ def main(words: list[str] | None = None) -> int:
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(1 << 32)
     console.print(f"seed {arguments.seed}", highlight=False)
+    if arguments.real:
+        return _run_real(arguments, console)
     totals = _run(arguments, console)
+    if arguments.record:
+        said = f"{sum(total['inputs'] for total in totals):,} inputs to {len(totals)} targets"
+        hand_runs.record(_command(arguments), f"{said}, {sum('failure' in total for total in totals)} failures")
     for total in totals:
         if arguments.json:
             print(json.dumps(total))

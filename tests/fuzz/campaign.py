@@ -9,11 +9,14 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
 from tests.fuzz.memory import HighWater
 from tests.fuzz.target import MIB, Broken, Session, Target
+
+T = TypeVar("T")
 
 CHECK_EVERY = 1000
 """The inputs between two checks of the guard's rows, of memory, and of an honest request."""
@@ -164,7 +167,7 @@ def _slice(
         root.setLevel(level)
 
 
-def shortest(inputs: Sequence[bytes], fails: Callable[[Sequence[bytes]], bool], tries: int = 200) -> list[bytes]:
+def shortest(inputs: Sequence[T], fails: Callable[[Sequence[T]], bool], tries: int = 200) -> list[T]:
     """Return the shortest sequence that still fails, as far as `tries` attempts find it.
 
     If the whole sequence does not fail again, it is returned at once, because no part of it can be judged. It tries
@@ -173,7 +176,7 @@ def shortest(inputs: Sequence[bytes], fails: Callable[[Sequence[bytes]], bool], 
     """
     left = tries
 
-    def still(found: Sequence[bytes]) -> bool:
+    def still(found: Sequence[T]) -> bool:
         nonlocal left
         left -= 1
         return left >= 0 and fails(found)

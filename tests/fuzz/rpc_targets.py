@@ -24,6 +24,13 @@ GUARD = "guard"
 GUARD_ROWS = {key: f"row {key}" for key in range(40)}
 PLACEHOLDERS = [f"{letter}0" * 16 for letter in "567890"]
 """They replace ids that each world makes anew, and are as long as those."""
+PORTS = (61_001, 61_002)
+"""They replace the ports at which the servers of a world listen; as fields of a message they are as long as those."""
+
+
+def port_bytes(port: int) -> bytes:
+    """Return the port as a message about an address contains it: one byte for the field, then three for any port."""
+    return bytes((2 << 3, port & 0x7F | 0x80, port >> 7 & 0x7F | 0x80, port >> 14))
 
 
 def _requests(row: Row, world: Any) -> list[Any]:
@@ -33,13 +40,21 @@ def _requests(row: Row, world: Any) -> list[Any]:
 
 
 class _Calls:
-    """A session of one call. `ids`: those that this world made up."""
+    """A session of one call. `ids`, `ports`: those that this world made up."""
 
-    def __init__(self, row: Row, services: dict[str, Any], requests: Sequence[Any], ids: Sequence[str]) -> None:
+    def __init__(
+        self,
+        row: Row,
+        services: dict[str, Any],
+        requests: Sequence[Any],
+        ids: Sequence[str],
+        ports: Sequence[int] = (),
+    ) -> None:
         self._row = row
         self.handlers = Handlers(services)
         self._class = request_class(row.call)
         self._ids = [(p.encode(), i.encode()) for p, i in zip(PLACEHOLDERS, ids, strict=False)]
+        self._ids += [(port_bytes(p), port_bytes(own)) for p, own in zip(PORTS, ports, strict=False)]
         self.seeds = [self.placed(request.SerializeToString()) for request in requests]
         self._others = [self._class.FromString(seed) for seed in self.seeds]
 
@@ -75,7 +90,8 @@ class ServerCalls(_Calls):
 
     def __init__(self, row: Row, world: ServerWorld, ids: Sequence[str] = ()) -> None:
         ids = ids or ([world.told["session"]] if "session" in world.told else [])
-        super().__init__(row, world.services(), _requests(row, world), ids)
+        ports = [server.address.port for server in (world.pair.leader, world.pair.other)]
+        super().__init__(row, world.services(), _requests(row, world), ids, ports)
         self.world = world
         self._written = 0
 

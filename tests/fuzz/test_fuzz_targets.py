@@ -121,16 +121,17 @@ def test_failure_that_does_not_repeat_is_kept_whole_after_few_attempts() -> None
     assert tried == [1, 2, 4, 8, 16, 32, 64, 100]
 
 
-def test_input_of_a_number_is_the_same_in_every_run() -> None:
-    """Goal: a seed and a number are enough to repeat an input. Method: two worlds of a target whose requests carry ids
-    that each world makes anew."""
+@pytest.mark.parametrize("name", ["master/MasterService.MoveReplica", "server/CopyService.StartTabletCopy"])
+def test_input_of_a_number_is_the_same_in_every_run(name: str) -> None:
+    """Goal: a seed and a number are enough to repeat an input. Method: two worlds of a target whose requests carry ids,
+    or ports, that each world makes anew."""
     found: list[list[bytes]] = []
 
     async def scenario(session: object) -> None:
-        found.append([session.mutate(random.Random(n)) for n in range(30)])  # type: ignore[attr-defined]
+        found.append([session.mutate(random.Random(n)) for n in range(60)])  # type: ignore[attr-defined]
 
     for _ in range(2):
-        target_of("master/MasterService.MoveReplica").within(scenario)  # type: ignore[arg-type]
+        target_of(name).within(scenario)  # type: ignore[arg-type]
     assert found[0] == found[1] and len(set(found[0])) > 20
 
 

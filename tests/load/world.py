@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -81,6 +81,21 @@ class Tally:
             }
 
 
+class Guard:
+    """A table of known rows that no work on the cluster names, and that must therefore stay as it is."""
+
+    def __init__(self, cluster: nyala.Cluster, name: str = "guard", rows: int = GUARD_ROWS) -> None:
+        self.name = name
+        self._table = cluster.create_table(name, {"k": "int64", "v": "string not null"}, key="k")
+        self._rows = pa.table({"k": np.arange(rows), "v": [f"guard-{n}" for n in range(rows)]})
+        self._table.insert(self._rows)
+
+    def errors(self) -> list[str]:
+        """Return what is wrong with the rows, by a strong read of all of them."""
+        found = self._table.scan().to_arrow().sort_by("k")
+        return [] if found.equals(self._rows.cast(found.schema)) else ["the guard's rows are not as written"]
+
+
 class World:
     """One master, three tablet servers, a client, and the guard's table."""
 
@@ -88,9 +103,7 @@ class World:
         self.processes = processes
         self.cluster = cluster
         self.masters = processes.masters[0].address
-        self._guard = self.cluster.create_table("guard", {"k": "int64", "v": "string not null"}, key="k")
-        self._guard_rows = pa.table({"k": np.arange(GUARD_ROWS), "v": [f"guard-{n}" for n in range(GUARD_ROWS)]})
-        self._guard.insert(self._guard_rows)
+        self._guard = Guard(cluster)
 
     def pids(self) -> dict[str, int]:
         """Of every server and master."""
@@ -99,10 +112,8 @@ class World:
 
     def guard_errors(self) -> list[str]:
         """What is wrong with the guard's rows, or with other tables that should be gone."""
-        found = self._guard.scan().to_arrow().sort_by("k")
-        wrong = [] if found.equals(self._guard_rows.cast(found.schema)) else ["the guard's rows are not as written"]
-        others = [name for name in self.cluster.tables() if name != "guard"]
-        return wrong + ([f"tables are left over: {others[:5]}"] if others else [])
+        others = [name for name in self.cluster.tables() if name != self._guard.name]
+        return self._guard.errors() + ([f"tables are left over: {others[:5]}"] if others else [])
 
     @contextmanager
     def table(self, name: str, buckets: int = 3, **more: Any) -> Iterator[Any]:
@@ -130,22 +141,38 @@ def together(tally: Tally, threads: int, body: Callable[[int], None]) -> None:
 
 
 @contextmanager
-def world(quick_flush: bool) -> Iterator[World]:
-    """Processes for parts of the load; the ends of their logs are shown if the block raises.
+def running(
+    servers: int,
+    module: str = SERVER,
+    *,
+    own_processes: bool = True,
+    master: Sequence[str] = MASTER_ARGUMENTS,
+    server: Sequence[str] = (),
+) -> Iterator[tuple[LocalCluster, nyala.Cluster]]:
+    """Yield a master and so many tablet servers, and a connection to them; the ends of their logs are shown if the
+    block raises.
 
-    `quick_flush`: for a short run, see `quick_flush_server.py`.
+    `own_processes`: each is started by an interpreter of its own. `master`, `server`: their arguments.
     """
-    with local_cluster(module=QUICK_FLUSH if quick_flush else SERVER) as processes:
-        master = processes.add_master(*MASTER_ARGUMENTS, start=False)
-        master.prefix = OWN_PROCESS
-        master.start()
-        for _ in range(SERVERS):
-            processes.add_server(start=False).prefix = OWN_PROCESS
-        for server in processes.servers:
-            server.start(wait=False)
-        for server in processes.servers:
-            server.wait_ready()
-        with nyala.connect(master.address) as cluster:
-            alive = lambda: sum(s.alive for s in cluster.client.list_servers().servers) == SERVERS  # noqa: E731
+    prefix = OWN_PROCESS if own_processes else ()
+    with local_cluster(module=module) as processes:
+        first = processes.add_master(*master, start=False)
+        first.prefix = prefix
+        first.start()
+        for _ in range(servers):
+            processes.add_server(*server, start=False).prefix = prefix
+        for each in processes.servers:
+            each.start(wait=False)
+        for each in processes.servers:
+            each.wait_ready()
+        with nyala.connect(first.address) as cluster:
+            alive = lambda: sum(s.alive for s in cluster.client.list_servers().servers) == servers  # noqa: E731
             wait_until(alive, "the master counts all servers")
-            yield World(processes, cluster)
+            yield processes, cluster
+
+
+@contextmanager
+def world(quick_flush: bool) -> Iterator[World]:
+    """Processes for parts of the load. `quick_flush`: for a short run, see `quick_flush_server.py`."""
+    with running(SERVERS, QUICK_FLUSH if quick_flush else SERVER) as (processes, cluster):
+        yield World(processes, cluster)

@@ -324,6 +324,66 @@ MUTANTS = (
         before="most = max(kinds, key=kinds.count)",
         after="most = kinds[0]",
     ),
+    Mutant(
+        name="inputs contain the ports of their world",
+        test="tests/fuzz/test_fuzz_targets.py::test_input_of_a_number_is_the_same_in_every_run"
+        "[server/CopyService.StartTabletCopy]",
+        file="tests/fuzz/rpc_targets.py",
+        function="_Calls.__init__",
+        before="zip(PORTS, ports, strict=False)",
+        after="zip(PORTS, ports[:0], strict=False)",
+    ),
+    Mutant(
+        name="request that is no message ends its call with an exception",
+        rows="IN-82",
+        test="tests/process/test_fuzz_process.py::test_hostile_inputs_to_real_processes_harm_nothing",
+        file="replica/rpc/checked_server.py",
+        function="parsed_request",
+        before="except DecodeError as error:",
+        after="except KeyError as error:",
+    ),
+    Mutant(
+        name="proposal that cannot be read is considered",
+        rows="IN-90",
+        test="tests/e2e/test_fuzz_topics.py::test_hostile_records_on_the_masters_topics_harm_nothing",
+        file="replica/master/kafka/proposals.py",
+        function="Proposals.outcome_of",
+        before="if isinstance(found, Unusable):",
+        after="if found is None:",
+    ),
+    Mutant(
+        name="inputs of a failure of real processes are not made fewer",
+        test="tests/process/test_fuzz_process.py::test_planted_fault_of_a_real_process_is_found_and_one_input_is_left",
+        file="tests/fuzz/real_campaign.py",
+        function="Campaign._shortened",
+        before="few = shortest(inputs, fails, self._tries)",
+        after="few = [*inputs] if fails(inputs) else []",
+    ),
+    *(
+        Mutant(
+            name=name,
+            test="tests/process/test_fuzz_process.py::test_each_check_of_the_processes_finds_what_it_is_for",
+            file="tests/fuzz/real_cluster.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, function, before, after in (
+            (
+                "changed rows of the guard pass",
+                "RealCluster.check",
+                'if wrong := self._in_time("the guard\'s rows", self.guard.errors):',
+                'if (wrong := self._in_time("the guard\'s rows", self.guard.errors)) and len(wrong) > 1:',
+            ),
+            (
+                "traceback in a log passes",
+                "RealCluster._check_log",
+                "_DEFECTS.search(text)",
+                "_DEFECTS.search(text[:0])",
+            ),
+            ("grown process passes", "RealCluster._check_measures", "if grown > bound:", "if grown > abs(bound):"),
+        )
+    ),
     *(
         Mutant(
             name=name,

@@ -183,6 +183,7 @@ def transfer(**fields: Any) -> Callable[[ServerWorld], Any]:
 async def tombstone(world: ServerWorld) -> None:
     """The row's server had the tablet; its leader has more by now."""
     await world.done(T, "CreateTablet", world.creation(TABLET))
+    await until(lambda: world.takes_writes("other"), "its first entry is committed")
     await world.done(T, "DeleteTablet", ask(pb.DeleteTabletRequest, tablet_id=TABLET)(world))
     world.told["kept"] = world.pair.other.hosted.last_opid
     for value in "abc":
