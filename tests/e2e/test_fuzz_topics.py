@@ -21,7 +21,7 @@ def test_hostile_records_on_the_masters_topics_harm_nothing() -> None:
     exists. Then the leading master answers an honest proposal, uses all its topics, and has logged no exception; the
     guard's rows are unchanged, and honest requests are answered."""
     clusters = partial(real_cluster, own_processes=False, kafka=True)
-    campaign = Campaign(TOPICS, SEED, inputs=INPUTS, failures_max=1, tries=5, clusters=clusters)
+    campaign = Campaign(TOPICS, SEED, inputs=INPUTS, failures_max=1, tries=0, clusters=clusters)
     campaign.run()
     assert not campaign.found, "\n".join(found.error for found in campaign.found)
     assert {total.inputs for total in campaign.totals.values()} == {INPUTS}
