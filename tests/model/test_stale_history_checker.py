@@ -122,6 +122,7 @@ def drawn_history(rng: Random) -> list[Operation]:
     return found
 
 
+@pytest.mark.deep
 def test_stale_history_checker_agrees_with_the_twin() -> None:
     """Goal: a history that an order explains is never reported; most of those that none explains are. Method: random
     small histories."""

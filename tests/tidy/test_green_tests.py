@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.harness.green_tests import Green, digest_of_sources, known_green
 
 A, B = "tests/a.py::test_a", "tests/a.py::test_b"
@@ -25,6 +27,7 @@ def test_tests_that_failed_were_left_out_or_took_long_are_not_known() -> None:
     assert not both.with_run("e", {}, [], []).has(A, 5)
 
 
+@pytest.mark.deep
 def test_record_is_of_the_sources_as_they_are(tmp_path: Path) -> None:
     """Goal: a record of other sources is worth nothing. Method: a project with a test that passes, one that fails and
     one that is left out, run in two processes; then a file is added, changed, renamed; and a broken record."""

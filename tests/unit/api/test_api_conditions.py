@@ -140,6 +140,7 @@ def test_condition_text_of_any_kind_is_read_or_refused(text: str) -> None:
         nyala.parse_condition(text)
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(
     st.lists(

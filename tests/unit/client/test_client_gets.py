@@ -135,6 +135,7 @@ def test_keys_that_one_call_cannot_answer_are_asked_for_again(
         Gets(calls).rows(HANDLE, keys_of([("k", 1)]), None, 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("staleness_us", [0, 5_000_000])
 def test_rows_of_one_tablet_are_of_one_moment_in_several_calls(tablets: list[Tablet], staleness_us: int) -> None:
     """RD-02. Goal: a get that needs several calls to a tablet returns rows of one moment. Method: tablets that answer

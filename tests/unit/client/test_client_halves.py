@@ -155,6 +155,7 @@ def test_batch_whose_rows_keep_too_much_goes_in_halves(monkeypatch: pytest.Monke
     assert not writer._open, "each number is acknowledged"
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", ["source", "session"])
 def test_batch_that_writes_one_key_too_often_goes_in_halves(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-60, CN-24. Goal: a client splits a batch that writes one key too often, and keeps the order. Method: a bound

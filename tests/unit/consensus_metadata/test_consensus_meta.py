@@ -60,6 +60,7 @@ members = st.builds(
 )
 
 
+@pytest.mark.deep
 @given(
     st.builds(
         RaftConfig,
@@ -181,6 +182,7 @@ def test_metadata_that_a_killed_process_left_unsynced_is_durable_once_it_is_load
         assert (again.term, again.voted_for) == (4, "b")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("first", POINTS)
 @pytest.mark.parametrize("second", POINTS)
 def test_two_crashes_in_a_row_leave_a_vote_that_was_asked_for_or_the_one_before(first: str, second: str) -> None:

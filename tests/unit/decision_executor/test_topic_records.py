@@ -208,6 +208,7 @@ def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
     return topic, bytes(value)
 
 
+@pytest.mark.deep
 @settings(max_examples=150)
 @given(mutated(), st.none() | st.binary(max_size=8))
 @example(("proposals", b""), None)

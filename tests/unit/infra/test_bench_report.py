@@ -310,6 +310,7 @@ def test_meter_counts_the_clients_that_ran_meanwhile() -> None:
     assert meter.figures("work", 1_000_000)["work_cpu_s_per_million_rows@clients"] > 0.02
 
 
+@pytest.mark.deep
 def test_meter_keeps_what_a_process_had_used_before_it_was_killed() -> None:
     """Goal: a round with a kill has everybody's figures. Method: a process that computes, is looked at and killed,
     before and after somebody has waited for it; this one, which has done nothing, is the client, and the killed one

@@ -79,6 +79,7 @@ def changed(rows: pl.DataFrame, column: str, value: pl.Expr) -> pl.DataFrame:
     return rows.with_columns(pl.when(pl.int_range(pl.len()) == 77).then(value).otherwise(pl.col(column)).alias(column))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("column", [c for c in flights.COLUMNS if c not in flights.KEY])
 @pytest.mark.parametrize("value", ["another", "none", "one where there is none"])
 def test_verdict_sees_one_changed_value(want: pl.DataFrame, column: str, value: str) -> None:

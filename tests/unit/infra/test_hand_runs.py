@@ -29,6 +29,7 @@ def test_run_is_appended_to_the_table_of_runs_and_to_nothing_else(tmp_path: Path
     assert [line for line in page.read_text().splitlines() if line not in rows] == before.splitlines()
 
 
+@pytest.mark.deep
 def test_full_page_loses_the_oldest_row_of_the_command_that_has_most(tmp_path: Path) -> None:
     """Goal: the page stays short, and no command's last run is lost to another command that runs every day. Method: one
     run of each of two commands, then more of a third one than the page holds."""

@@ -133,6 +133,7 @@ def test_interrupted_question_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
         ask_for_name("t", "its name?")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("given", ["--table nope", "--table=nope"])
 @pytest.mark.parametrize("job", ["ingest", "verify"])
 def test_job_with_an_unknown_table_is_refused_before_spark(

@@ -107,6 +107,7 @@ def test_recovery_plan_names_whole_tablets_at_80_columns(narrow: io.StringIO) ->
     assert said.count("cannot go on by itself") == said.count("nobody has rows") == 1
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("variables", [{}, {"COLUMNS": "60"}])
 def test_pipe_gets_each_row_on_one_line_as_wide_as_it_is(variables: dict[str, str]) -> None:
     """Goal: a script reads whole rows. Method: a row of 600 letters through a pipe; where COLUMNS says a width, that is

@@ -27,6 +27,7 @@ def visited() -> int:
     return sum(len(gc.get_objects(generation)) for generation in range(3))
 
 
+@pytest.mark.deep
 def test_what_a_long_collection_found_alive_is_not_visited_again() -> None:
     """Goal: the event loop of a master with very many tablets is not held up by a full collection, again and again.
     Method: many records, and a full collection that takes long by the clock: the next one visits what was made since;
@@ -45,6 +46,7 @@ def test_what_a_long_collection_found_alive_is_not_visited_again() -> None:
         assert gc.collect() >= 1
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("generation", [0, 1, 2])
 def test_short_collection_leaves_everything_to_the_next_one(generation: int) -> None:
     """Goal: an object is kept from collections only if they are long. Method: a full collection that is as long as one

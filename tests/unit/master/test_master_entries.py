@@ -189,6 +189,7 @@ def use(key: str, found: Any) -> None:
             pytest.fail(f"{key} is of no kind")
 
 
+@pytest.mark.deep
 def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
     """IN-50. Goal: an append of a forged catalog entry is refused with a reason, and never fails later, when it is
     applied. Method: each kind of record that masters write is accepted. With each field, at any depth, missing or of

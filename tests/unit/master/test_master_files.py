@@ -233,6 +233,7 @@ def test_flush_of_a_master_over_a_damaged_superblock_is_done(hurt: Hurt, tmp_pat
     with_keeper(tmp_path, whole)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", [cut, emptied, missing], ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("number", [1, 2])
 def test_segment_that_is_lost_under_a_running_master_is_told_while_it_goes_on(

@@ -243,6 +243,7 @@ INPUTS: dict[str, tuple[Event, Event | None, str]] = {
 """The inputs of tablets' views: a change of each, what comes after a look, and which tablets the next look visits."""
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("what", INPUTS)
 def test_each_input_of_the_policy_marks_what_it_changes(what: str) -> None:
     """Goal: whatever a decision reads, its change is looked at, and not the rest. Method: one change of each input, in

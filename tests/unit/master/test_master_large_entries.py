@@ -131,6 +131,7 @@ def test_small_change_is_taken_at_once(tmp_path: Path) -> None:
     follow(tmp_path, scenario)
 
 
+@pytest.mark.deep
 def test_large_forged_change_is_refused_and_only_what_was_looked_at_is_taken(tmp_path: Path) -> None:
     """IN-50. Goal: a large change, which is checked on another thread, is accepted only after that check. Method: a
     large change with one invalid field: the sender gets the reason when it repeats the change, and nothing went into

@@ -167,6 +167,7 @@ def test_table_of_too_many_ranges_is_refused_in_a_short_step_of_the_loop(splits:
     asyncio.run(scenario())
 
 
+@pytest.mark.deep
 def test_number_of_voters_of_the_largest_table_is_no_long_step_of_the_loop() -> None:
     """IN-60. Goal: a request for another number of voters of a table of as many tablets as it may have does not delay
     heartbeats, votes and other requests. Method: such requests, at once and one after the other; each change touches

@@ -141,6 +141,7 @@ def tombstone_of(tablet_id: str) -> Any:
     return pb.ReplicaStatus(tablet_id=tablet_id, table_id="t1", uuid=SERVER, data_state=DataState.DELETED, term=1)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("count", [limits.REPORT_REPLICAS_MAX, limits.REPORT_REPLICAS_MAX + 1, 15_000])
 def test_report_of_many_small_statuses_is_taken_by_a_master_slice_by_slice(count: int) -> None:
     """IN-80, IN-60. Goal: a server that remembers many deleted tablets counts as alive after a master's failover.

@@ -103,6 +103,7 @@ def parts(uuid: str) -> list[tuple[str, list[tuple[int, int, bool]], bool]]:
     return [(uuid, first, True), (uuid, more, False)]
 
 
+@pytest.mark.deep
 @settings(max_examples=40)
 @given(STEPS)
 @example(parts(MEMBERS[0]))

@@ -316,6 +316,7 @@ def test_a_server_that_lies_about_its_load_ends_no_tick() -> None:
         assert report is not None and from_avro(Report, decode("report", encode_record(report))) == report
 
 
+@pytest.mark.deep
 def test_busy_tablets_use_a_tenth_of_the_rate() -> None:
     """Goal: sizes that change all the time cost a bounded part of the rate, and all of them are published in turn.
     Method: 90 tablets whose rows change every two seconds, for a minute: 10 of 100 records a second, and each tablet's

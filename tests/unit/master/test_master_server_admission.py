@@ -335,6 +335,7 @@ def test_one_host_holds_few_calls() -> None:
     run(scenario)
 
 
+@pytest.mark.deep
 def test_nobody_keeps_a_server_out_that_starts_again() -> None:
     """IN-43. Goal: a restarted server is accepted at once, even if others give its uuid or fill all places of unknown
     applicants. Method: a server that starts again, of which the soft state, the catalog, or nobody knows. Before its

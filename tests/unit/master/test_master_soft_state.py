@@ -646,6 +646,7 @@ def test_view_a_server_is_avoided_for_twice_as_long_each_time() -> None:
     assert not avoided() and time_avoided_s() == 60
 
 
+@pytest.mark.deep
 def test_copies_that_fail_are_kept_within_what_one_message_lists() -> None:
     """TC-65, IN-80. Goal: the failing copies that a server reports are bounded, so that a list of servers fits into a
     message. Method: it says that thousands of copies fail, each with the longest text that is taken, and one under a

@@ -405,6 +405,7 @@ PLAIN = ("decisions", "proposals", "outcomes", "reports", "history")
 OTHERS = ("writes.t", "decisions-of-mine", "east", "decisions.east.")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("prefix", PREFIXES, ids=lambda prefix: prefix[:9] or "none")
 def test_no_topic_of_the_masters_feeds_a_table_whatever_their_prefix(prefix: str) -> None:
     """IN-82. Goal: the masters' topics are no sources of tables, and every other topic is. Method: masters with a

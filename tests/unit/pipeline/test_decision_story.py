@@ -197,6 +197,7 @@ events = st.builds(
 )
 
 
+@pytest.mark.deep
 @given(st.data(), st.one_of(st.just(MOVE), st.lists(events, max_size=12)))
 def test_order_and_repetition_of_records_change_nothing(data: st.DataObject, given: list[Event]) -> None:
     """Goal: partitions are read in any order, and a producer in doubt writes twice; the story is the same. Method: any

@@ -168,6 +168,7 @@ def test_term_of_a_key_holds_in_later_micro_batches_and_in_one_that_runs_again(
     assert here._terms == {b"a": 5, b"b": 3}
 
 
+@pytest.mark.deep
 def test_only_terms_that_rose_reach_the_driver(masters: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: what the driver collects does not grow with the decisions of keys that it knows. Method: 500 decisions of
     known and of new keys; the rows that the tasks return."""

@@ -40,6 +40,7 @@ def costs(view: ClusterView, led: list[str]) -> Costs:
     return sum(n * n for n in of_table.values()), sum(n * n for n in Counter(led).values()), moved
 
 
+@pytest.mark.deep
 def test_leader_moves_are_as_few_as_can_be() -> None:
     """OP-09. Goal: leaderships end as even as they can be, with as few transfers as that needs. Method: 300 small
     random clusters and each choice of leaders: the tables are always as even as can be; servers are so, with the fewest
@@ -65,6 +66,7 @@ def test_leader_moves_are_as_few_as_can_be() -> None:
     assert worse["servers"] <= 0 and worse["transfers"] <= 15, worse
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("tables", [30, 300, 1000])
 def test_leader_moves_of_a_large_cluster_are_close_to_the_bound(tables: int) -> None:
     """OP-09. Goal: transfers are within a fiftieth of the bound that is printed, and leaderships end even. Method:

@@ -57,6 +57,7 @@ def best(view: ClusterView, replicas: int) -> tuple[int, int]:
     return min(crowding_of(view, chosen) for chosen in combinations(uuids, replicas))
 
 
+@pytest.mark.deep
 @settings(max_examples=120)
 @given(seed=st.integers(0, 1 << 30), racks=st.integers(1, len(PLACES)), goals=st.sampled_from(["spread", "all"]))
 def test_replicas_of_every_tablet_end_as_spread_as_the_servers_allow(seed: int, racks: int, goals: str) -> None:

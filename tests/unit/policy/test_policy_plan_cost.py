@@ -144,6 +144,7 @@ def test_even_cluster_is_searched_for_no_chain() -> None:
     assert max(looks.of.values()) <= 4, looks.of
 
 
+@pytest.mark.deep
 def test_plan_asks_few_questions_for_each_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the cost of a plan follows what it moves. Method: 1,500 replicas of 500 tables on 45 servers in three
     racks, where no replica may leave its rack: the questions about a pair of servers are counted."""

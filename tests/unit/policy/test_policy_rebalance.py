@@ -239,6 +239,7 @@ def test_place_fills_servers_up_to_what_they_hold_and_refuses_a_table_that_does_
     assert not replace(hosts[0], tablets_max=1).has_room(1) and replace(hosts[0], tablets_max=0).has_room(10_000)
 
 
+@pytest.mark.deep
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 30), st.integers(1, 20))
 def test_plan_fills_no_server_beyond_what_it_holds(seed: int, most: int) -> None:

@@ -69,6 +69,7 @@ def test_a_plan_beside_the_moves_of_another_one_has_none(seed: int, by_reports: 
     assert plan_rebalance(view, WIDE) == []
 
 
+@pytest.mark.deep
 @settings(max_examples=100)
 @given(st.integers(0, 1 << 30), st.integers(1, 3))
 def test_small_plans_beside_each_other_do_not_overshoot(seed: int, cap: int) -> None:

@@ -277,6 +277,7 @@ def test_wanted_witness_stays_until_it_is_whole() -> None:
     assert "d" not in group.members
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(60))
 def test_losses_and_returns_in_any_order_end_whole(seed: int) -> None:
     """CC-51, CC-52, CC-54. Goal: the table converges from wherever it is left. Method: random losses (never more than

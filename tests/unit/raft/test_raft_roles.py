@@ -82,6 +82,7 @@ MINUTE_TICKS = 1200
 """At a server's 50 ms."""
 
 
+@pytest.mark.deep
 def test_group_that_mostly_rests_for_a_healthy_hour_asks_for_no_vote_and_followers_only_answer() -> None:
     """CN-27. Goal: followers start no election while the leader lives, also while the group is quiet, and start one
     after its server falls silent. Method: an hour with a server's options and a learner among the followers: each

@@ -40,6 +40,7 @@ def ticks_until(cluster: SimCluster, leader: Replica, *waiting: Answers, each_ti
     return leader._executor.callers.tick - first
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("quiet", [False, True], ids=["awake", "at rest"])
 @pytest.mark.parametrize("after", range(2 * RAFT.heartbeat_ticks + 1))
 def test_writes_at_a_leader_whose_followers_are_frozen_are_given_up_within_the_bound(after: int, quiet: bool) -> None:

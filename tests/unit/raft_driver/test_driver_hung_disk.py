@@ -75,6 +75,7 @@ def test_all_logs_that_hang_move_no_leader() -> None:
     assert opids == sorted(opids) and cluster.leader() is leader and leader.term == term
 
 
+@pytest.mark.deep
 def test_what_a_disk_that_hangs_holds_up_is_bounded() -> None:
     """Goal: a disk that hangs for hours costs a bounded memory. Method: a bound of 20 `Ready`; a follower hangs for 30
     virtual seconds of writes and heartbeats; then it is level again."""

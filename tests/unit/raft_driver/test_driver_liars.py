@@ -30,6 +30,7 @@ class Bystander(SimNode):
         super().receive(message)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(6))
 def test_impossible_messages_among_honest_ones_change_no_history(seed: int) -> None:
     """IN-50. Goal: forged messages do not change what a group does. Method: a simulated group of three writes, loses

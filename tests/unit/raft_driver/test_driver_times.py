@@ -200,6 +200,7 @@ def test_chain_over_two_groups_with_skewed_clocks_keeps_its_order(skew_us: int) 
     assert snapshot.one == written and hybrid_from_us(0) < read < written
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(
     own_ahead_s=st.integers(-10_000, 10_000),

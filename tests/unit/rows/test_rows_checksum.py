@@ -114,6 +114,7 @@ def random_column(kind: Kind, rows: int, longest: int, rng: np.random.Generator)
     return array.slice(before, rows)
 
 
+@pytest.mark.deep
 @given(
     st.lists(st.sampled_from(KINDS), min_size=1, max_size=4, unique=True),
     st.integers(1, 9),
@@ -218,6 +219,7 @@ def test_checksum_tells_rows_apart() -> None:
         assert len({each.total for each in sums}) == len(sums)
 
 
+@pytest.mark.deep
 def test_checksum_costs_as_much_as_there_are_bytes_whatever_is_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-04. Goal: the cost of a checksum follows the bytes; one long value does not make the others expensive. Method:
     16,384 values of three bytes, alone and with one of a megabyte among them: how many words are mixed, and in how many

@@ -126,6 +126,7 @@ def test_views_of_arrow_memory_cannot_be_written_through() -> None:
             view[...] = view
 
 
+@pytest.mark.deep
 def test_arrow_memory_is_read_through_one_module() -> None:
     """IN-01. Goal: writable views of Arrow memory are made nowhere. Method: in the code that handles rows, `frombuffer`
     is called in `rows/buffers.py`, and by two modules that read bytes of their own: headers of messages, and a sidecar

@@ -116,6 +116,7 @@ def test_values_of_every_plain_type_come_back(kind: Any, values: list[Any]) -> N
         assert read_values(stream(pa.array(several, type=kind))).to_pylist() == several
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", NOT_TAKEN)
 def test_encoding_that_is_not_needed_is_refused_before_it_costs_anything(name: str) -> None:
     """IN-61. Goal: a small encoded list cannot expand to gigabytes of memory. Method: each encoding that repeats, nests
@@ -160,6 +161,7 @@ def mutations(seed: int, data: bytes, count: int) -> Iterator[bytes]:
         yield bytes(bad)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_message_is_read_or_refused_within_its_bound(seed: int) -> None:
     """IN-61. Goal: no bytes of a kilobyte take much memory, end the process, or raise anything else. Method: some 2,500

@@ -163,6 +163,7 @@ ONE_TOO_MANY = [("begin", host, 0) for host in "abcab"]
 """The fifth call of all hosts, while no host has as many as one may have."""
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(STEPS)
 @example(ONE_TOO_MANY)

@@ -32,6 +32,7 @@ ENDS = st.builds(
 )
 
 
+@pytest.mark.deep
 @given(st.sets(ENDS), st.sets(ENDS), st.integers(0, 5))
 def test_excess_is_what_is_too_much_and_new(found: set[Ends], known: set[Ends], most: int) -> None:
     """IN-51. Goal: a host keeps as many connections as it may have, the oldest first, and other hosts keep theirs.

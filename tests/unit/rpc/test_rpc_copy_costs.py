@@ -159,6 +159,7 @@ def quarantines(disk: RealDisk, tmp_path: Path) -> RealDisk:
     return disk
 
 
+@pytest.mark.deep
 def test_list_of_quarantines_takes_no_more_steps_than_is_stated(quarantines: RealDisk) -> None:
     """IN-60, IN-80. Goal: a page of the list of quarantines looks at a bounded number of them, and ends soon after its
     caller has left. Method: sixty of many files, listed at once, and in pages; steps are counted."""

@@ -130,6 +130,7 @@ def test_reply_with_one_hostile_field_is_refused_and_says_which(kind: str) -> No
             assert len(told) < 600 and told.isprintable()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("path", LISTS)
 def test_list_of_a_reply_has_its_bound_and_not_one_more(path: str) -> None:
     """IN-60. Goal: no reply's list is longer than stated. Method: as many empty items as there may be, and one more."""

@@ -133,6 +133,7 @@ def _anonymous_bytes() -> int:
     raise AssertionError("this host does not tell")
 
 
+@pytest.mark.deep
 def test_parsed_request_takes_no_more_memory_than_is_stated() -> None:
     """IN-60. Goal: REQUEST_FIELD_BYTES is true. Method: the resident memory of as many empty parts as a heartbeat may
     have, parsed."""

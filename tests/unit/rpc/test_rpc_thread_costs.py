@@ -178,6 +178,7 @@ def test_get_takes_no_more_steps_of_a_thread_than_is_stated(name: str, time: str
     assert found.steps <= most_of_get(tablet), found
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("width", "rows"), [(1, 1 << 17), (200, 1 << 11)], ids=["many-rows", "wide-key"])
 def test_get_of_an_earlier_time_does_not_read_the_table(width: int, rows: int, tmp_path: Path) -> None:
     """IN-60. Goal: a Get with a snapshot time costs as much as the keys that it gives, however many rows there are.

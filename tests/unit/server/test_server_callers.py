@@ -199,6 +199,7 @@ def test_nothing_more_is_evaluated_once_the_caller_has_left(begin: Begin) -> Non
     run_pair(scenario)
 
 
+@pytest.mark.deep
 def test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places() -> None:
     """IN-60, IN-62. Goal: a checksum reads a whole replica, but neither delays scans nor lets one host take all places
     for checksums. Method: as many checksums of one host as it may have, of which one holds its thread: a scan ends, and

@@ -220,6 +220,7 @@ def test_block_that_cannot_be_read_for_a_copy_is_told_and_fails_the_replica(gone
     run_pair(scenario)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("operation", "pattern"),
     [("pwrite", "data/*"), ("pwrite", f"wals/{TABLET}/*"), ("replace", f"consensus-meta/{TABLET}")],

@@ -49,6 +49,7 @@ class Streams:
         return sum(size for at, size in self.moved if first_s <= at < last_s)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("streams", [1, 4, 8])
 @pytest.mark.parametrize("rate", [10 * MB, 64 * MB, 400 * MB])
 def test_cap_holds_within_ten_percent(rate: int, streams: int) -> None:

@@ -384,6 +384,7 @@ def test_messages_and_bytes_come_out_as_they_went_in_however_they_are_cut(seed: 
         thread.join()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("role", "holder"), [("server", "c"), ("server", "d"), ("master", "c"), ("client", "c"), ("operator", "c")]
 )

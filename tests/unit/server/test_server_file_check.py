@@ -221,6 +221,7 @@ def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_
     assert fatal == [taken]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("end", ["refused", "failed", "full disk"])
 @pytest.mark.parametrize("hurt", [flipped, missing, older], ids=lambda hurt: hurt.__name__)
 def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hurt: Hurt, end: str) -> None:
@@ -351,6 +352,7 @@ def test_replica_that_is_opened_again_keeps_the_vote_that_memory_has(hurt: Hurt)
     run_pair(scenario)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", [cut, emptied, missing], ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("file", LARGE)
 def test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the_next_look(
@@ -454,6 +456,7 @@ def _as_of_an_earlier_build(disk: SimDisk) -> None:
         disk.remove(mark)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("all_had_marks", [True, False], ids=["marked", "earlier build"])
 @pytest.mark.parametrize("lost", [*RAFT_FOLDERS, "all"])
 @pytest.mark.parametrize("left", ["tablet", "tombstone", "nothing"])

@@ -92,6 +92,7 @@ def _remove_block(disk: SimDisk) -> None:
     disk.remove(f"data/{data_files(disk)[0]}")
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("lose", "why"),
     [

@@ -79,6 +79,7 @@ def flushes(entries: Iterator[tuple[float, int]], until_s: float, step_s: float 
     return found
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("every_s", [1.0, 60.0, 150.0, 1000.0])
 def test_trickle_of_rows_writes_few_blocks(every_s: float) -> None:
     """Goal: a day of small rows, however they come, makes four blocks an hour at most, and none waits for longer than

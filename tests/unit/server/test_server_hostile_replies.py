@@ -191,6 +191,7 @@ def hostile_replies() -> list[Any]:
     return [*found, too_many, term, level]
 
 
+@pytest.mark.deep
 def test_reply_of_a_master_that_cannot_be_is_dropped_told_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -121,6 +121,7 @@ DEPTH = 4
 LIMIT = st.one_of(st.just("max"), st.integers(1, 64 * GIB).map(str), st.text(max_size=8))
 
 
+@pytest.mark.deep
 @given(
     st.lists(LIMIT, min_size=DEPTH, max_size=DEPTH),
     st.lists(st.tuples(LIMIT, LIMIT), min_size=DEPTH, max_size=DEPTH),

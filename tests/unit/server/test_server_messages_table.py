@@ -114,6 +114,7 @@ def test_misaddressed_stale_and_repeated_messages_leave_the_replica_as_it_was(ro
 CASES = [(row, overtaking) for row in ROWS for overtaking in row.late]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(("row", "overtaking"), CASES, ids=lambda half: getattr(half, "kind", None))
 def test_overtaken_messages_leave_the_replica_as_it_is(row: Row, overtaking: tuple[Message, ...]) -> None:
     """TC-22. Goal: messages may arrive in any order: no log is cut, no commit index, term or vote goes back. Method:

@@ -241,6 +241,7 @@ def flipped(byte_offset: int) -> Callable[[bytes], bytes]:
     return flip
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize(
     ("segment", "hurt", "why"),
     [

@@ -149,6 +149,7 @@ class _Large:
         return Found()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("how", ["stops", "leaves", "reads on"])
 def test_reader_of_a_connection_that_takes_nothing_makes_room(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a scan ends if its client reads no further on the connection, or closes it, because the number of scans is

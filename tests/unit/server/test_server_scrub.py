@@ -210,6 +210,7 @@ def test_flipped_bit_at_rest_is_found_and_costs_one_replica(
     served(tmp_path, use)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("where", ["header", "entry", "end", "cut", "gone"])
 def test_damage_of_a_closed_segment_is_found_and_costs_one_replica(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str
@@ -284,6 +285,7 @@ def test_file_that_is_gone_under_a_running_replica_is_damage(tmp_path: Path) -> 
     served(tmp_path, use)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("held", [".arrow", ".idx"])
 @pytest.mark.parametrize("how", ["merged", "deleted"])
 def test_block_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how: str, held: str) -> None:

@@ -72,6 +72,7 @@ def test_quiet_tablet_is_not_ticked_until_something_reaches_it() -> None:
     assert fatal == []
 
 
+@pytest.mark.deep
 def test_loss_of_a_server_spreads_the_elections_of_its_tablets(monkeypatch: pytest.MonkeyPatch) -> None:
     """CN-28: a thousand elections at once would be none at all. Method: a hundred tablets follow one server, rest, and
     hear nothing of it any more. Five may begin in a tick: all ask for votes, over more ticks than random timeouts alone

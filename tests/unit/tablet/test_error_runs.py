@@ -41,6 +41,7 @@ class Model:
         return [RowError(offset, RowCode(code), name) for _, _, code, name in found]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(40))
 def test_source_is_told_each_error_until_it_is_forgotten(seed: int) -> None:
     """Goal: a batch that comes again is told its former errors, however they were packed, saved and read back. Method:

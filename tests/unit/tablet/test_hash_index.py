@@ -61,6 +61,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_hash_is_found_at_its_newest_row_and_no_other(shape: str, seed: int) -> None:

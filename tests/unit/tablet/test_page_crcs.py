@@ -98,6 +98,7 @@ def file(monkeypatch: pytest.MonkeyPatch) -> File:
     return File(Random(7))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("pos", range(7))
 def test_change_under_a_slice_is_noticed_and_no_other(pos: int, file: File) -> None:
     """TC-51. Goal: a scan never serves rot, and damage elsewhere does not end it. Method: slices of each sort of

@@ -204,6 +204,7 @@ def test_keys_of_one_hash_are_told_apart_by_the_order_of_the_keys() -> None:
             assert asked(block, [77], keys_of([k], [v])) == ({0: expected[n]} if n in expected else {})
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("schema", [ONE, TWO], ids=["one-column", "two-columns"])
 @pytest.mark.parametrize("ended", [False, True])
 def test_versions_of_a_time_are_those_that_had_begun_and_not_ended(schema: TableSchema, ended: bool) -> None:

@@ -170,6 +170,7 @@ def test_values_that_a_later_column_fills_in_are_counted(tmp_path: Path) -> None
         tablet.flush()
 
 
+@pytest.mark.deep
 def test_columns_that_are_not_read_do_not_make_pieces_short(mixed: Tablet) -> None:
     """Goal: columns that a scan does not read do not count for the size of its pieces. Method: `r` beside a text of
     which 35 are 1 MB."""

@@ -99,6 +99,7 @@ def some_rows(rng: Random, names: Sequence[str], ops: Sequence[RowOp]) -> Rows:
     ]
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("seed", few_then_deep(25, 250))
 def test_rows_never_keep_more_than_the_leader_measured(seed: int) -> None:
     """IN-60. Goal: whatever is written before and meanwhile, an applied batch stores at most the values it gives and

@@ -120,6 +120,7 @@ def test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds(
     assert sorted(map(str, found)) == sorted(str(row) for row in counted if meets(row, predicates))
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", KEYS, ids=lambda kind: kind.name)
 def test_conditions_on_a_key_of_any_type_find_what_a_filter_finds(kind: Kind, tmp_path: Path) -> None:
     """RD-01. Goal: every type that a key may have is searched in the order in which blocks are sorted. Method: a

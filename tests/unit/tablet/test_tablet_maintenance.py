@@ -296,6 +296,7 @@ def some_blocks(disk: SimDisk) -> Tablet:
     return tablet
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("chosen", [c for n in range(1, 5) for c in combinations(range(4), n)], ids=str)
 def test_merge_of_any_blocks_keeps_what_they_ended_in_the_others(
     chosen: tuple[int, ...], monkeypatch: pytest.MonkeyPatch

@@ -60,6 +60,7 @@ def settle(sizes: list[int], bytes_max: int = MERGE_BYTES_MAX) -> int:
     return written
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("name", FLUSHES)
 def test_number_of_blocks_and_bytes_written_again_are_bounded_for_any_size_of_flush(name: str) -> None:
     """IN-31. Goal: for any size of flush, the number of blocks and the bytes that merges write again are bounded.

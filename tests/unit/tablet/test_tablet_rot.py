@@ -50,6 +50,7 @@ def rows_of(tablet: Tablet, *columns: str, **how: Any) -> Any:
     return pa.Table.from_batches(list(scan), schema=scan.schema)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("columns", [tuple(COLUMNS), ("v",), ("s",), ("r",)], ids=" ".join)
 def test_scan_of_a_block_with_any_page_changed_is_right_or_corruption(
     columns: tuple[str, ...], flushed: tuple[Path, Tablet]

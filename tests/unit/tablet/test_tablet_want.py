@@ -130,6 +130,7 @@ def test_block_without_memory_is_a_want_and_a_broken_one_is_corruption(
     disk.close()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", WANTS)
 @pytest.mark.parametrize("operation", ["open", "pread", "uncache", "size"])
 def test_scrub_of_a_block_does_not_take_a_want_for_damage(kind: str, operation: str) -> None:
@@ -216,6 +217,7 @@ def test_committed_write_is_applied_later_if_arrow_has_no_memory_to_decode_it(
     disk.close()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("work", ["flush", "compact"])
 @pytest.mark.parametrize("rounds", range(4))
 def test_entry_that_was_applied_in_part_never_reaches_the_disk(

@@ -186,6 +186,7 @@ def test_batch_that_cannot_take_too_many_passes_is_not_sorted(monkeypatch: pytes
     assert leader.refused(PART, [*pairs, (1, 1)], RowOp.UPDATE)
 
 
+@pytest.mark.deep
 def test_batch_above_the_bound_that_is_in_the_log_is_applied() -> None:
     """CN-24. Goal: the bound is the leader's alone, so builds need not agree about it. Method: an entry of more updates
     than the bound, as an older leader writes it."""

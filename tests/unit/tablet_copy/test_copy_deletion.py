@@ -49,6 +49,7 @@ def replica_with_rows(disk: SimDisk, *, flush: bool = True) -> OpId:
     return last
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("power_seed", [None, 1, 2, 3])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6])
 def test_deletion_cut_off_at_any_step_goes_one_way(step: int, power_seed: int | None) -> None:
@@ -244,6 +245,7 @@ def recopied_replica(disk: SimDisk, *, log_lost: bool) -> tuple[str, OpId]:
     return quarantine, last
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("log_lost", [False, True])
 @pytest.mark.parametrize("ends", ["delete.2", "delete.3", "no room for the superblock", "no room for the tombstone"])
 def test_deletion_that_did_not_happen_puts_nothing_aside(ends: str, log_lost: bool) -> None:

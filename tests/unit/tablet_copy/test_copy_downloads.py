@@ -370,6 +370,7 @@ def test_each_chunk_is_told_before_it_is_written_and_may_end_the_copy(streams: i
     assert told == [CHUNK] * 2 and disk.size("data/f0") == CHUNK
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("streams", [1, 2])
 @pytest.mark.parametrize("fails", ["", "pwrite", "sync", "datasync"])
 def test_run_leaves_no_file_open_and_no_thread(fails: str, streams: int) -> None:

@@ -336,6 +336,7 @@ def test_purge_removes_what_stayed_for_a_lost_superblock() -> None:
     source.replica.close()
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("step", [4, 5, 6])
 def test_quarantine_is_durable_before_the_deletion_commits(step: int) -> None:
     """Goal: TC-44: what the tombstone refers to was synced before it. Method: lose power right after each later step,

@@ -323,6 +323,7 @@ def _files(disk: SimDisk) -> dict[str, set[str]]:
     return {folder: set(disk.listdir(folder)) for folder in ("data", "quarantine", "wals", "consensus-meta")}
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("made", [_undone_deletion, deleted], ids=["READY", "tombstone"])
 @pytest.mark.parametrize("gone", [TABLET, "other"])
 def test_purge_removes_nothing_that_a_superblock_which_goes_away_meanwhile_needs(

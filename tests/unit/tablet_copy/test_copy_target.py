@@ -112,6 +112,7 @@ class Hurting:
         yield from self._copy_source.fetch(session_id, file, byte_offset, length_bytes)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("over_tombstone", [False, True])
 @pytest.mark.parametrize("fails", [False, True])
@@ -234,6 +235,7 @@ def test_copy_cut_off_within_a_file_is_never_ready(
     assert_equals_source(disk)
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("dies", [False, True], ids=["fails", "dies"])
 @pytest.mark.parametrize("over_tombstone", [False, True])
 def test_copies_that_never_end_take_the_room_of_one(source: Source, over_tombstone: bool, dies: bool) -> None:

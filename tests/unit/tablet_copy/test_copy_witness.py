@@ -225,6 +225,7 @@ def test_making_of_a_witness_cut_off_at_any_step(source: Source, step: int, powe
     assert vivify(disk, source, local=settled).witness
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("power_seed", [None, 1, 2])
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
 def test_join_cut_off_at_any_step_leaves_a_witness_or_a_whole_replica(

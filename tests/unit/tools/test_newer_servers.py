@@ -203,6 +203,7 @@ WIRE: dict[str, Callable[[int], object]] = {
 }
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("place", WIRE)
 @given(number=st.integers(-(1 << 31), (1 << 31) - 1) | st.integers(0, 60))
 def test_any_number_at_any_place_of_a_message_is_read_or_refused(place: str, number: int) -> None:

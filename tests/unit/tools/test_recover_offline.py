@@ -228,6 +228,7 @@ def test_recovery_cut_off_anywhere_keeps_servers_out_and_goes_on(point: str, pow
     assert went_on == (["a", "a", "d"] if point == "recover.unfenced" else [])
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("point", ["recover.fenced", "recover.copied", "recover.logged", "recover.rewritten"])
 def test_recovery_is_abandoned_only_before_a_config_is_rewritten(point: str) -> None:
     """CC-38, CC-44. Goal: a recovery can be abandoned before the first config is rewritten; after that it can only be

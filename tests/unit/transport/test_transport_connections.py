@@ -312,6 +312,7 @@ def test_connection_that_shows_no_ticket_in_time_ends() -> None:
     in_loop(scenario)
 
 
+@pytest.mark.deep
 def test_made_up_servers_leave_bounded_addresses_and_links() -> None:
     """IN-51. Goal: false server names take bounded memory. Method: thousands of servers say where they listen and are
     answered; addresses and links stay within the bound, those of a config's members are kept."""

@@ -376,6 +376,7 @@ def test_peer_that_goes_on_forging_fills_no_log(caplog: pytest.LogCaptureFixture
     assert caplog.text.count("nothing was changed") == 1
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("field", ["from_uuid", "dest_uuid"])
 def test_names_of_a_batch_forge_no_line_of_the_log_and_fill_no_log(
     field: str, caplog: pytest.LogCaptureFixture

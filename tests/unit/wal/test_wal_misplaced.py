@@ -128,6 +128,7 @@ def outcome(path: str, data: bytes, held: list[Entry], where: str) -> str:
     return "withheld"
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("close", [True, False], ids=["closed", "preallocated"])
 def test_log_with_any_block_in_the_place_of_any_other_opens_no_shorter_without_withholding(

@@ -122,6 +122,7 @@ def test_any_byte_of_the_last_commit_may_be_damaged_and_nothing_of_it_is_lost_wi
     assert seen["withheld"] > 50 and seen["whole"] > 10 and seen["refused"] < 30, seen
 
 
+@pytest.mark.deep
 def test_what_a_start_keeps_of_a_torn_block_is_as_safe_as_before() -> None:
     """CN-22. Goal: the block that a start writes in place of a torn one states its zero sectors too: its entries may be
     acknowledged next. Method: a tear loses the last of four entries; then each byte of what was kept is damaged."""

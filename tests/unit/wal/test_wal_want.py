@@ -35,6 +35,7 @@ def two_segments() -> SimDisk:
     return disk
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", WANTS)
 def test_log_that_cannot_be_opened_for_want_of_anything_is_opened_later_and_is_whole(kind: str) -> None:
     """IN-30. Goal: an exhausted resource while a log is opened is not taken for damage. Method: at each single call
@@ -61,6 +62,7 @@ def test_log_that_cannot_be_opened_for_want_of_anything_is_opened_later_and_is_w
     assert seen > 10
 
 
+@pytest.mark.a_third
 @pytest.mark.parametrize("kind", WANTS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_append_that_the_server_has_no_means_for_is_refused_and_the_log_goes_on(kind: str, operation: str) -> None:
