@@ -66,10 +66,12 @@ def leader_of(client: Client, cluster: LocalCluster, handle: TableHandle) -> int
     return cluster.servers.index(cluster.leader(handle.tablets[0].tablet_id))
 
 
-def wait_until_all_run(cluster: LocalCluster, tablet_id: str) -> None:
-    """Wait until each server has a replica that runs: one that is still being copied is no majority with another."""
-    runs = lambda s: (status := cluster.status(s, tablet_id)) and status.phase == "RUNNING"  # noqa: E731
-    wait_until(lambda: all(map(runs, cluster.servers)), "every replica runs")
+def wait_until_all_run(cluster: LocalCluster, handle: TableHandle) -> None:
+    """Wait until each server has a replica of each tablet that runs, as before the death of a leader: one that is still
+    being copied is no majority with another."""
+    for tablet in handle.tablets:
+        runs = lambda s, t=tablet: (found := cluster.status(s, t.tablet_id)) and found.phase == "RUNNING"  # noqa: E731
+        wait_until(lambda runs=runs: all(map(runs, cluster.servers)), "every replica runs")  # type: ignore[misc]
 
 
 def test_source_writer_survives_the_kill_of_a_leader_and_a_replay_doubles_nothing(
@@ -78,6 +80,7 @@ def test_source_writer_survives_the_kill_of_a_leader_and_a_replay_doubles_nothin
     """Goal: pipelined writes arrive exactly once, in order, over a failover; replayed by a cold writer, nothing moves.
     Method: inserts, so that a doubled row would be an error; kill -9 half-way; then all again with no memory."""
     handle = new_table(client, "killed")
+    wait_until_all_run(cluster, handle)
     writer = client.source_writer(handle, SOURCE, generation=1, done=0)
     victim = leader_of(client, cluster, handle)
     for part in range(40):
@@ -161,7 +164,8 @@ def test_batch_that_writes_one_key_too_often_is_halved_by_sessions_and_sources(
             for batch in wire_batches(handle, rows_of_batch, RowOp.UPDATE, offsets):
                 source.send(batch)
         source.flush()
-    assert (source.rows_applied, source.rows_replayed, source.row_errors) == (count + 5, 0, [])
+    # A half that a busy server answers late is sent again, and is then replayed.
+    assert (source.rows_applied + source.rows_replayed, source.row_errors) == (count + 5, [])
     (part,) = client.scan(handle, ScanSpec(("k", "v")))
     assert [row for rows in part.batches for row in rows.to_pylist()] == [{"k": 1, "v": "4"}]
 
@@ -202,7 +206,7 @@ def test_write_that_timed_out_and_was_applied_is_answered_by_the_next_leader_as_
     tablet, meta = handle.tablets[0].tablet_id, WriteMeta((), 5, client_id="late", sequence=1)
     (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.INSERT)
     request = write_request(handle, batch, meta)
-    wait_until_all_run(cluster, tablet)
+    wait_until_all_run(cluster, handle)
     (mark,) = wire_batches(handle, rows(100, 1)[0], RowOp.UPSERT)
     marks, timed_out = itertools.count(1), threading.Event()
 
@@ -244,6 +248,7 @@ def test_one_row_writes_of_many_threads_share_a_stream_and_survive_its_server(
     """Goal: threads that each wait for their own row get their own answer, exactly once, also when the server at the
     other end of their link is killed. Method: 8 threads, 40 rows each, every 8th a duplicate; kill -9 half-way."""
     handle = new_table(client, "streamed", 1)
+    wait_until_all_run(cluster, handle)
     written, answers, half = 40, [[] for _ in range(8)], threading.Event()  # type: ignore[var-annotated]
 
     def write(number: int) -> None:
@@ -280,6 +285,7 @@ def test_small_writes_under_way_are_bounded_and_each_counts_once_over_a_kill(
     each is applied once. Method: 400 inserts of one row into four tablets, three under way at most, every 8th of a key
     that is there; kill -9 of a leader half-way."""
     handle, bound = new_table(client, "ahead", 4), 3
+    wait_until_all_run(cluster, handle)
     with Client([cluster.masters[0].address], ClientOptions(writes_inflight_max=bound)) as ahead:
         links = [ahead.calls.channels.small_writes(Address.parse(s.address)) for s in cluster.servers]
         most = 0
@@ -303,6 +309,7 @@ def test_scans_return_every_row_once_while_servers_die(client: Client, cluster: 
     """Goal: a scan survives a server's death without a row missing or doubled. Method: scans in a loop over two
     kills and restarts of leaders; every one of them must be complete."""
     handle = new_table(client, "scanned", 4)
+    wait_until_all_run(cluster, handle)
     writer = client.session_writer(handle)
     for batch in wire_batches(handle, rows(0, 60_000)[0], RowOp.INSERT):
         writer.send(batch)
@@ -339,7 +346,7 @@ def test_write_to_a_stopped_leader_goes_to_its_successor(client: Client, cluster
     handle = new_table(client, "stopped", 1)
     (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.UPSERT)
     client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=1))
-    wait_until_all_run(cluster, handle.tablets[0].tablet_id)
+    wait_until_all_run(cluster, handle)
     victim = cluster.servers[leader_of(client, cluster, handle)]
     victim.signal(signal.SIGSTOP)
     try:
@@ -355,7 +362,7 @@ def test_client_asks_anew_when_another_server_answers_at_a_known_address(client:
     handle = new_table(client, "renamed", 1)
     (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.UPSERT)
     client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=1))
-    wait_until_all_run(cluster, handle.tablets[0].tablet_id)
+    wait_until_all_run(cluster, handle)
     victim = cluster.servers[leader_of(client, cluster, handle)]
     old_uuid = victim.uuid
     victim.kill()

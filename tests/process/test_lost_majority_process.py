@@ -231,7 +231,8 @@ def test_forced_config_is_named_by_a_check_until_the_command_that_it_tells_confi
             supervisor.start_child(name)
         for name in names[1:]:
             wait_until(lambda n=name: tombstones(stack, n) == 1, "what came back is emptied")  # type: ignore[misc]
-        assert sound(stack) and stack.count(handle) == MORE
+        wait_until(lambda: sound(stack), "the masters have heard that it is")
+        assert stack.count(handle) == MORE
 
 
 def lost_plan(masters: str, replace: tuple[str, ...], tablets: int) -> dict[str, Any] | None:
