@@ -105,6 +105,19 @@ class Wires:
         return reply
 
 
+async def _until(step: Callable[[], Awaitable[tuple[Any, bool]]], what: str, pause_s: float) -> Any:
+    """Return what `step` found, as soon as it says that this is what was waited for; Broken with `what` and the last
+    of it after HONEST_S."""
+    deadline = asyncio.get_running_loop().time() + HONEST_S
+    while True:
+        found, done = await step()
+        if done:
+            return found
+        if asyncio.get_running_loop().time() > deadline:
+            raise Broken(f"{what}: {found}")
+        await asyncio.sleep(pause_s)
+
+
 def _end_of(process: ServerProcess) -> None:
     """Return if the process goes on; Broken if its connection broke because it has ended, which is known a little
     later."""
@@ -197,30 +210,27 @@ class _ServerPrey:
     async def written(self) -> None:
         """Write rows into the tablet, as soon as its server leads it."""
         write = write_request(self.first.uuid, self.tablet, batch(list(range(ROWS)), ["v"] * ROWS))
-        deadline = asyncio.get_running_loop().time() + HONEST_S
-        while True:
+        fields = {"tablet_id": self.tablet, "target_uuid": self.first.uuid}
+        transfer = pb.TransferRequest(dest_uuid=self.other.uuid, **fields).SerializeToString()
+
+        async def step() -> tuple[Any, bool]:
             reply = await self._wires.call(self.first, "TabletService.Write", write.SerializeToString(), HONEST_S)
-            if not isinstance(reply, str) and reply is not None and not reply.error.code:
-                return
-            if asyncio.get_running_loop().time() > deadline:
-                raise Broken(f"nothing can be written into a new tablet: {reply}")
-            if not isinstance(reply, str) and reply is not None and reply.error.code == Code.NOT_LEADER:
-                fields = {"tablet_id": self.tablet, "target_uuid": self.first.uuid}
-                transfer = pb.TransferRequest(dest_uuid=self.other.uuid, **fields).SerializeToString()
+            answered = not isinstance(reply, str) and reply is not None
+            if answered and reply.error.code == Code.NOT_LEADER:
                 await self._wires.call(self.other, "TabletService.TransferLeadership", transfer, HONEST_S)
-            await asyncio.sleep(0.01)
+            return reply, answered and not reply.error.code
+
+        await _until(step, "nothing can be written into a new tablet", 0.01)
 
     async def began_a_term(self, at: ServerProcess) -> None:
         """Wait until the tablet of a server alone has its first entry."""
         request = pb.ListTabletsRequest(dest_uuid=at.uuid, tablet_ids=[self.tablet])
-        deadline = asyncio.get_running_loop().time() + HONEST_S
-        while True:
+
+        async def step() -> tuple[Any, bool]:
             (replica,) = (await self.done("TabletService.ListTablets", request, at)).replicas
-            if replica.last_logged.index and replica.commit_index == replica.last_logged.index:
-                return
-            if asyncio.get_running_loop().time() > deadline:
-                raise Broken(f"a new tablet does not begin a term: {replica}")
-            await asyncio.sleep(0.01)
+            return replica, replica.last_logged.index and replica.commit_index == replica.last_logged.index
+
+        await _until(step, "a new tablet does not begin a term", 0.01)
 
     async def delete(self, tablet_id: str, at: ServerProcess) -> None:
         """Delete a replica, unless it is gone, or about to be deleted by the master's order."""
@@ -319,16 +329,14 @@ async def _master_as_before(cluster: RealCluster, wires: Wires) -> None:
 async def _formed(cluster: RealCluster, wires: Wires) -> Any:
     """Return the prey table's tablet, as soon as the master accepts changes of it."""
     request = pb.TableRequest(name="flights", with_tablets=True)
-    deadline = asyncio.get_running_loop().time() + HONEST_S
-    while True:
+
+    async def step() -> tuple[Any, bool]:
         (tablet,) = (await _master_done(cluster, wires, "GetTable", request)).tablets
         probe = pb.ReplicaRequest(tablet_id=tablet.tablet_id, server_uuid=NOBODY).SerializeToString()
         reply = await wires.call(cluster.master, "MasterService.RemoveReplica", probe, HONEST_S)
-        if tablet.leader_uuid and not isinstance(reply, str) and reply.error.code == Code.NOT_FOUND:
-            return tablet
-        if asyncio.get_running_loop().time() > deadline:
-            raise Broken(f"a new tablet has no leader: {tablet}")
-        await asyncio.sleep(0.05)
+        return tablet, tablet.leader_uuid and not isinstance(reply, str) and reply.error.code == Code.NOT_FOUND
+
+    return await _until(step, "a new tablet has no leader", 0.05)
 
 
 async def _master_place(cluster: RealCluster, wires: Wires, call: str) -> Place:

@@ -39,9 +39,10 @@ class Green(NamedTuple):
 
     def has(self, test: str, within_s: float) -> bool:
         """Whether each case of a test, or each test of a file, passed within this time."""
+        begins = (f"{test}[", f"{test}::")
 
         def means(nodeid: str) -> bool:
-            return nodeid == test or nodeid.startswith((f"{test}[", f"{test}::"))
+            return nodeid == test or nodeid.startswith(begins)
 
         times = [took_s for nodeid, took_s in self.took_s.items() if means(nodeid)]
         return bool(times) and max(times) < within_s and not any(map(means, self.left_out | self.failed))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from nyala.infra.bench.machine import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "tests" / "RUNS.md"
@@ -20,11 +20,11 @@ RESULT_CHARS_MAX = 300
 _RULE = "|---|---|---|---|---|"
 
 
-def machine() -> str:
+def machine_of_run() -> str:
     """Return the cores, the memory, the system and the Python of this machine, without its name."""
-    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    cores = len(os.sched_getaffinity(0))
-    return f"{cores} cores, {gigabytes:.0f} GB, {platform.system()}, Python {platform.python_version()}"
+    facts = machine()
+    gigabytes, system = facts["memory_mb"] * (1 << 20) / 1e9, facts["kernel"].partition(" ")[0]
+    return f"{facts['cores']} cores, {gigabytes:.0f} GB, {system}, Python {facts['python']}"
 
 
 def commit() -> str:
@@ -52,7 +52,13 @@ def command_line(module: str, words: Sequence[str] | None = None) -> str:
 def record(command: str, result: str, *, page: Path = PAGE) -> str:
     """Append a row about a run that has just ended to the page, and return the row. ValueError if the page has no
     table of runs."""
-    cells = (time.strftime("%Y-%m-%d", time.gmtime()), commit(), machine(), f"`{command}`", result[:RESULT_CHARS_MAX])
+    cells = (
+        time.strftime("%Y-%m-%d", time.gmtime()),
+        commit(),
+        machine_of_run(),
+        f"`{command}`",
+        result[:RESULT_CHARS_MAX],
+    )
     row = "| " + " | ".join(" ".join(cell.split()).replace("|", "/") for cell in cells) + " |"
     lines = page.read_text().splitlines()
     begin = lines.index(_RULE) + 1
